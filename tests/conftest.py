@@ -18,7 +18,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import nearest_indices
+from agentic_video.video.source import DrawnSource
 from tests.faulty_server import serve  # noqa: F401  (a fixture)
 from tests.utils.machines import machine  # noqa: F401  (a fixture)
 
@@ -47,8 +47,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no GPU")
 
 
-class MemorySource:
-    """A FrameSource of grey frames: 10 frames a second, no file. Counts what was asked for."""
+class MemorySource(DrawnSource):
+    """Grey frames, 10 frames a second, without a file; counts the requested frames."""
+
+    keyframe_interval = 50
 
     def __init__(self, duration: float = 60.0, fps: float = 10.0, size: tuple[int, int] = (64, 64), fail: bool = False):
         self.info = VideoInfo(
@@ -67,13 +69,10 @@ class MemorySource:
         self.fail_frames = fail
         self.requested = 0
 
-    async def aprobe(self, path: str) -> VideoInfo:
+    def facts(self, path: str) -> VideoInfo:
         return self.info
 
-    async def akeyframes(self, path: str) -> list[int]:
-        return list(range(0, self.info.num_frames, 50))
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         if self.fail_frames:
             raise VideoError(path, "corrupt", "made to fail")
         self.requested += len(indices)
@@ -84,15 +83,11 @@ class MemorySource:
             for index, image in zip(indices, images, strict=True)
         ]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        stamps = np.arange(self.info.num_frames) / self.info.fps
-        return await self.aframes(path, nearest_indices(stamps, times), size)
-
 
 class FlatSource(MemorySource):
     """The same of black frames that take no memory, however many and large they are."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         black = np.broadcast_to(np.zeros(1, np.uint8), (height, width, 3))
         key = f"black {width} x {height}"

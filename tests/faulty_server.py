@@ -14,19 +14,16 @@ import pytest
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answers.
-
-    Attributes:
-        content: The assistant's text.
-        body: The whole body in place of a completion with ``content``.
-        hang_up: Close the connection without an answer.
-    """
+    """One answer of the server."""
 
     content: str | None = ""
+    """The assistant's text."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes | None = None
+    """The whole body, instead of a completion with ``content``."""
     hang_up: bool = False
+    """Close the connection without an answer."""
 
 
 Script = Callable[[dict[str, Any], int], Reply]
@@ -34,13 +31,7 @@ Script = Callable[[dict[str, Any], int], Reply]
 
 
 class FaultyServer:
-    """Answers each request with what ``script`` says, and keeps the bodies,
-    the paths and the keys.
-
-    Args:
-        script: What it says.
-        port: Where it listens; 0: at a free one.
-    """
+    """Answers each request by ``script``, and keeps the bodies, the paths and the keys; port 0 is any free one."""
 
     def __init__(self, script: Script, port: int = 0):
         self.bodies: list[dict[str, Any]] = []
@@ -110,11 +101,7 @@ def serve() -> Iterator[Callable[[Script], FaultyServer]]:
 
 @contextmanager
 def answering(status: int, body: bytes, key: str = "") -> Iterator[str]:
-    """The address of a server that gives one answer to whoever asks for anything by GET, such as a list of models.
-
-    Args:
-        key: Without which it refuses.
-    """
+    """Address of a server that gives one answer to each GET, such as a list of models; with ``key`` to its owner."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

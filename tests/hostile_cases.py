@@ -1,4 +1,4 @@
-"""Every packaged system with small constants, its grammar, and what an episode of it can cost and pay at most."""
+"""Every packaged system with small constants, its grammar, and bounds of an episode's cost and reward."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ QA = VideoQA(id="q", video="v", question="What?", answer="B", options=OPTIONS, e
 
 @dataclass(frozen=True)
 class Case:
-    """A system with small constants, its grammar, and what it can cost and pay at most.
+    """A system with small constants, its grammar, and bounds of its cost and reward.
 
     Attributes:
         call: A turn with a legal request.
@@ -62,7 +62,7 @@ SELECT = '{"tool": "frame_select", "arguments": {"start_time": 2, "end_time": 2,
 
 
 def with_numbers(*templates: str) -> tuple[str, ...]:
-    """The templates with each of what is no good number, or is one, in place of ``#``."""
+    """Fill each template's ``#`` with good and bad numbers."""
     return tuple(template.replace("#", number) for template in templates for number in NUMBERS)
 
 

@@ -1,5 +1,5 @@
-"""Whatever a model says, in every system: no exception, no hang, no read beyond the allowed frames, no reward beyond
-the rules."""
+"""Hostile output of a model, in every system: no exception, no hang, no read beyond the allowed frames, no reward
+beyond the rules."""
 
 import asyncio
 import json
@@ -149,7 +149,7 @@ class FakeRetriever:
 
 
 class KnowingVerifier:
-    """Always right: what it lets pass is up to the agent's answer."""
+    """Always right, so that the reward depends on the agent's answer."""
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         return "B"
@@ -159,7 +159,7 @@ def episode(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajec
     source = MemorySource(seconds)
 
     async def run() -> tuple[Trajectory, Score]:
-        # what a policy answers beside an episode is right: what that pays is up to the episode
+        # side queries are answered right, so that the reward depends on the episode
         policy = ScriptedPolicy(
             lambda view: turns[len(view.turns) % len(turns)], lambda request: turns[0] + "<answer>B</answer>"
         )
@@ -184,7 +184,7 @@ def check(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajecto
     assert score.acc in (0.0, 1.0)
     assert score.reward <= (case.right if score.acc else case.wrong) + 1e-9
     assert trajectory.answer is not None or score.acc == 0.0
-    # What is logged, exported and sent between processes
+    # The record is logged, exported and sent between processes
     record = json.dumps(trajectory.to_dict(), ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
     assert Trajectory.from_dict(json.loads(record)) == trajectory
     return trajectory, score
@@ -234,7 +234,7 @@ def test_hostile_answers_earn_no_more_than_a_wrong_one(case: Case) -> None:
 
 
 @every_system
-def test_an_answer_inside_something_else_is_no_answer_in_form(case: Case) -> None:
+def test_an_answer_inside_another_tag_is_malformed(case: Case) -> None:
     right = case.answer.format("B")
     for opened, closed in case.tags[1:]:
         if opened == ANSWER[0]:

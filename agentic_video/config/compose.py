@@ -21,7 +21,7 @@ from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError, one_line
 
 PACKAGED = Path(__file__).resolve().parents[1] / "recipes"
-"""Where a wheel carries the recipes' configs. In a checkout they are beside the package."""
+"""Where a wheel carries the recipes' configs. In a checkout they are next to the package."""
 
 
 CHOICE = "+profile="
@@ -126,13 +126,10 @@ def _unreadable(error: yaml.YAMLError) -> str:
 
 
 def find_recipe(name: str, option: str = "--system ") -> Path:
-    """A recipe's folder by its system's name: below the working directory, beside the package, or in it.
+    """A recipe's folder by its system's name: below the working directory, next to the package, or in it.
 
     Args:
         option: How messages introduce the name.
-
-    Raises:
-        SetupError: There is none.
     """
     roots = (Path.cwd() / "recipes", PACKAGED.parents[1] / "recipes", PACKAGED)
     for root in roots:
@@ -144,11 +141,7 @@ def find_recipe(name: str, option: str = "--system ") -> Path:
 
 
 def recipe_at(text: str) -> Path:
-    """A recipe's folder, by its path or by its name.
-
-    Raises:
-        SetupError: There is none.
-    """
+    """A recipe's folder, by its path or by its name."""
     text = os.path.expanduser(text)
     if "/" in text or (Path(text) / "config").is_dir():
         check_recipe(text)
@@ -157,10 +150,6 @@ def recipe_at(text: str) -> Path:
 
 
 def check_recipe(recipe: str | Path) -> None:
-    """Make sure that a folder is a recipe.
-
-    Raises:
-        SetupError: It isn't.
-    """
+    """Make sure that a folder is a recipe."""
     if not (Path(recipe) / "config").is_dir():
         raise SetupError(f"{recipe}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")

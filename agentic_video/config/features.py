@@ -53,7 +53,7 @@ ESTIMATORS = (
 """verl's own advantages."""
 WITHOUT_THEIR_INPUTS = ("gae", "gdpo", "remax", "optimal_token_baseline", "tir_optimal_token_baseline")
 """Those that would have no inputs: no critic that reads references to pictures, no rewards by name, no greedy rollouts
-beside the sampled ones, no sums of squared probabilities (``_compute_advantage`` in
+in addition to the sampled ones, no sums of squared probabilities (``_compute_advantage`` in
 verl/trainer/ppo/v1/trainer_base.py)."""
 OF_SEQUENCES = frozenset(ESTIMATORS) - {"grpo", "reinforce_plus_plus"}
 """Those that compare all sequences of a group: ``grpo`` compares its rollouts by the last sequence of each
@@ -107,7 +107,7 @@ Get = Callable[[str], Any]
 
 
 def check_verl_features(config: DictConfig) -> None:
-    """Make sure that a run asks nothing of verl that can't be had here; before anything is built.
+    """Make sure that a run asks nothing of verl that isn't available here, before anything is built.
 
     Args:
         config: Of the run, composed; of a stage without rollouts (SFT, KTO) only what all stages have is checked.
@@ -206,7 +206,7 @@ def _estimator(get: Get) -> Iterator[str]:
     elsewhere = os.environ.get("VERL_USE_EXTERNAL_MODULES") or get(f"{MODEL}.external_lib")
     if (name := get(key)) is not None and not elsewhere and name not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS, *own}:
         yield _unknown(
-            key, name, [*ESTIMATORS, *(one for one in own if one not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS})]
+            key, name, [*ESTIMATORS, *(other for other in own if other not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS})]
         )
     elif name in WITHOUT_THEIR_INPUTS:
         yield f"{key}: {name}: nothing here computes what it needs; there are {', '.join(ESTIMATORS)}"
@@ -291,7 +291,7 @@ def _trainer(get: Get) -> Iterator[str]:
         # verl/trainer/ppo/v1/trainer_base.py, _save_checkpoint: naming the newest one is left to Megatron's
         yield (
             "actor_rollout_ref.actor.checkpoint.async_save: FSDP's checkpoints are saved at once, and with it verl "
-            "doesn't note them, so that a run can't go on from one; set False"
+            "doesn't note them, so that a run can't resume from one; set False"
         )
     if get("trainer.default_hdfs_dir") is not None:
         # verl/utils/checkpoint/fsdp_checkpoint_manager.py: "hdfs_path: Unused"

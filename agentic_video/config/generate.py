@@ -41,7 +41,7 @@ def attribute_docs(cls: type[Any]) -> dict[str, str]:
 def block(instance: Any, indent: int, *, left_out: tuple[str, ...] = ()) -> Iterator[str]:
     """The lines of a dataclass's fields: a comment from its docstring, then key and value.
 
-    A field's ``metadata["config"]`` stands in place of its value where the config knows better (an interpolation).
+    A field's ``metadata["config"]`` replaces its value where the config knows better (an interpolation).
 
     Raises:
         ValueError: A field has no description.

@@ -42,9 +42,6 @@ def check_overrides(overrides: Sequence[str], others: str = "an option") -> None
 
     Args:
         others: What the words could have been.
-
-    Raises:
-        SetupError: One isn't; the message names it.
     """
     bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
     if bad:
@@ -86,7 +83,7 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
     own_manager = any(override.key_or_group == "reward.reward_manager.source" for override in overrides)
     for override in overrides:
         key = override.key_or_group
-        replaced = next((one for one in REPLACED if key == one or key.startswith(f"{one}.")), "")
+        replaced = next((block for block in REPLACED if key == block or key.startswith(f"{block}.")), "")
         if replaced and not (own_manager and replaced == "reward.reward_manager.name"):
             raise SetupError(f"{key}: these episodes don't go by it; {REPLACED[replaced]} is what you want")
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
@@ -108,7 +105,7 @@ def _unknown(config: DictConfig, key: str) -> str:
         block, path, names = child, f"{path}{names[0]}.", names[1:]
     near = [f"{path}{name}" for name in get_close_matches(names[0], [str(name) for name in block], n=1)]
     if not near:
-        same = [one for one in _keys(config) if one.rpartition(".")[2] == key.rpartition(".")[2]]
+        same = [other for other in _keys(config) if other.rpartition(".")[2] == key.rpartition(".")[2]]
         near = same[:1] or get_close_matches(key, list(_keys(config)), n=1)
     meant = f"did you mean {near[0]}? " if near else ""
     return f"{key}: no such key; {meant}(+{key}=... would add it)"

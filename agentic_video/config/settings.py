@@ -1,12 +1,12 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
-import re
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
 
-from agentic_video.config.typed import check_types, class_at, dataclass_from, unknown_key
+from agentic_video.config.typed import ConfigError, check_defaults, class_at, dataclass_from, unknown_key
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.chat_template import kwargs_of
@@ -18,7 +18,7 @@ from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.sizes import PixelBudget
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 MAX_PICTURES = 64
 """Of one validation: a validation waits for its pictures."""
@@ -26,31 +26,25 @@ MAX_PICTURES = 64
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What is logged beside figures.
+    """What is logged besides figures.
 
     Attributes:
         validation_pictures: Most episodes of a validation that are logged as pictures; 0 logs none.
         format_alarm_after: Warn when hardly any of the first so many episodes of a run keeps the format; 0 never warns
-            (a reward of your own without a format).
-
-    Raises:
-        ValueError: A number that makes no sense.
+            (a custom reward without a format).
     """
 
-    validation_pictures: int = 3
-    format_alarm_after: int = 64
-
-    def __post_init__(self) -> None:
-        if self.format_alarm_after < 0:
-            raise ValueError(f"format_alarm_after can't be negative, got {self.format_alarm_after}")
-        if not 0 <= self.validation_pictures <= MAX_PICTURES:
-            raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
+    validation_pictures: Annotated[int, Field(ge=0, le=MAX_PICTURES)] = 3
+    format_alarm_after: Annotated[int, Field(ge=0)] = 64
 
 
 Credit = Literal["trajectory", "turn"]
 """GRPO's advantage: of an episode's reward, or for each turn of what was earned from it on."""
 
-HiddenFrom = tuple[str, str, Literal["opening", "observations"]]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*$")]
+"""The name of a tag: ``answer`` for ``<answer>...</answer>``."""
+
+HiddenFrom = tuple[Tag, Annotated[str, Field(pattern="^(last|[1-9][0-9]{0,3})$")], Literal["opening", "observations"]]
 """A tag's name; ``last`` for the last one of an episode, or the number from which on (the first is 1); the frames that
 tokens inside it don't see."""
 
@@ -65,54 +59,41 @@ class SftConfig:
         loss_tags: Within these turns, loss only on what stands in these tags, the tags included; none: on all.
         hidden: What tokens inside a tag don't see: lists of a tag's name, ``last`` or the number from which on, and
             ``opening`` or ``observations`` (the frames of either). The tags themselves see all.
-        hidden_probability: Of each batch, the chance that it is so.
-
-    Raises:
-        ValueError: A value that makes no sense.
+        hidden_probability: Share of batches in which they don't see it.
     """
 
-    loss_turns: str = "all"
-    loss_tags: tuple[str, ...] = ()
+    loss_turns: Annotated[str, Field(pattern="^(all|last|row|last_[1-9][0-9]{0,3})$")] = "all"
+    loss_tags: tuple[Tag, ...] = ()
     hidden: tuple[HiddenFrom, ...] = ()
-    hidden_probability: float = 0.0
+    hidden_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"all|last|row|last_[1-9][0-9]{0,3}", self.loss_turns):
-            raise ValueError(f"loss_turns must be all, last, last_N or row, got {self.loss_turns!r}")
-        for tag in (*self.loss_tags, *(tag for tag, _, _ in self.hidden)):
-            if not re.fullmatch(r"[A-Za-z_][\w-]*", tag):
-                raise ValueError(f"{tag!r} is no tag's name: write answer for <answer>...</answer>")
-        for _, which, _ in self.hidden:
-            if not re.fullmatch(r"last|[1-9][0-9]{0,3}", which):
-                raise ValueError(f"hidden: expected last or a number from 1 on, got {which!r}")
-        if not 0 <= self.hidden_probability <= 1:
-            raise ValueError(f"hidden_probability must be from 0 to 1, got {self.hidden_probability}")
         if bool(self.hidden) != bool(self.hidden_probability):
             raise ValueError("hidden and hidden_probability need each other")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run's config says about episodes and rewards.
+    """A run's settings of episodes and rewards.
 
     Attributes:
         system: The way of watching, with its constants.
-        reward: A function of one's own in place of the system's reward, or beside it.
         judge: How to reach the judge of open-ended answers.
         verifier: How to reach the model that rewards show frames to.
         frame_store: The store of decoded frames.
         retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
-        log: What is logged beside figures.
+        log: What is logged besides figures.
+        reward: A custom function that replaces the system's reward, or adds to it.
         sft: What SFT learns of a recorded episode.
-        credit: Which reward an advantage is made of.
+        credit: The reward of which an advantage is made.
     """
 
     system: System
-    judge: JudgeConfig
-    verifier: VerifierConfig
-    frame_store: StoreConfig
-    retrieval: RetrievalConfig
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    verifier: VerifierConfig = field(default_factory=VerifierConfig)
+    frame_store: StoreConfig = field(default_factory=StoreConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     max_turn_tokens: int = 0
     log: LogConfig = field(default_factory=LogConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -120,18 +101,65 @@ class Settings:
     credit: Credit = "trajectory"
 
 
+PARTS = {
+    "judge": JudgeConfig,
+    "verifier": VerifierConfig,
+    "frame_store": StoreConfig,
+    "retrieval": RetrievalConfig,
+    "log": LogConfig,
+    "reward": RewardConfig,
+}
+"""The blocks under ``agentic_video`` that all recipes share."""
+
+READ_ELSEWHERE = (
+    *("toyworld", "plan", "clips_per_prompt", "episodes_dir", "episodes_per_step", "validate_greedy", "oversample"),
+    "stall_seconds",
+)
+"""Keys under ``agentic_video`` that aren't settings of episodes."""
+
+_LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1, "max_asides": 0}
+"""Least values of what every system has."""
+
+
 def settings_of(config: DictConfig) -> Settings:
-    """The settings in a run's config.
+    """Read the settings in a run's config.
 
     Raises:
-        ValueError: The block is missing, or holds a key that doesn't exist; the message names it.
+        ConfigError: The block is missing, or a key or value in it is wrong.
     """
     block = config.get("agentic_video")
     if block is None:
-        raise ValueError("the config has no block 'agentic_video': start from a recipe's yaml")
-    resolved = OmegaConf.create(OmegaConf.to_container(block, resolve=True))
-    assert isinstance(resolved, DictConfig)
-    return _build(resolved)
+        raise ConfigError("the config has no block 'agentic_video': start from a recipe's yaml", key="agentic_video")
+    values: Any = OmegaConf.to_container(block, resolve=True)
+    known = {setting.name for setting in fields(Settings)}
+    for key in values:
+        if key not in known and key not in READ_ELSEWHERE:
+            raise unknown_key("agentic_video", str(key), {*known, *READ_ELSEWHERE})
+    if "_target_" not in (values.get("system") or {}):
+        key = "agentic_video.system._target_"
+        raise ConfigError(f"{key} must name a System class", key=key)
+    system = _system(values["system"])
+    given = {key: value for key, value in values.items() if key in known and value is not None}
+    settings = dataclass_from(Settings, {**given, "system": system}, "agentic_video")
+    if settings.credit == "turn":
+        _check_credit_by_turn(system)
+    return settings
+
+
+def _check_credit_by_turn(system: System) -> None:
+    key = "agentic_video.credit"
+    if system.context != "all":
+        raise ConfigError(
+            f"{key}=turn: {system.name} has a sequence for each turn (context={system.context}), which verl gives the "
+            f"same advantage; set {key}=trajectory",
+            key=key,
+        )
+    if system.train_asides:
+        raise ConfigError(
+            f"{key}=turn: agentic_video.system.train_asides=True makes each side query a sequence of its own, which "
+            "would count as one more rollout's first turn; set credit=trajectory, or train_asides=False",
+            key=key,
+        )
 
 
 def limits_of(config: DictConfig) -> TokenLimits:
@@ -155,11 +183,7 @@ def limits_of(config: DictConfig) -> TokenLimits:
 
 
 def template_kwargs_of(config: DictConfig) -> dict[str, Any]:
-    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``).
-
-    Raises:
-        SetupError: One isn't the user's to give.
-    """
+    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``)."""
     return kwargs_of(config.get("data"))
 
 
@@ -182,117 +206,55 @@ class SettingsCache:
         return self._settings
 
 
-PARTS = {
-    "judge": JudgeConfig,
-    "verifier": VerifierConfig,
-    "frame_store": StoreConfig,
-    "retrieval": RetrievalConfig,
-    "log": LogConfig,
-    "reward": RewardConfig,
-}
-"""The blocks under ``agentic_video`` that are dataclasses of their own, beside ``system``."""
-
-OTHERS = (
-    "system",
-    "max_turn_tokens",
-    "toyworld",
-    "plan",
-    "clips_per_prompt",
-    "episodes_dir",
-    "episodes_per_step",
-    "validate_greedy",
-    "oversample",
-    "credit",
-    "stall_seconds",
-)
-
-
-_LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1, "max_asides": 0}
-"""What every system has, and the least that makes sense."""
-
-
-def _build(block: DictConfig) -> Settings:
-    known = {*PARTS, *OTHERS, "sft"}
-    for key in map(str, block):
-        if key not in known:
-            raise ValueError(unknown_key("agentic_video", key, known))
-    if "system" not in block or "_target_" not in block.system:
-        raise ValueError("agentic_video.system._target_ must name a System class")
-    parts: dict[str, Any] = {
-        name: dataclass_from(cls, OmegaConf.to_container(block[name]), f"agentic_video.{name}")
-        for name, cls in PARTS.items()
-        if block.get(name) is not None
-    }
-    for name in ("judge", "verifier", "frame_store", "retrieval"):
-        parts.setdefault(name, PARTS[name]())
-    system, credit = _system(OmegaConf.to_container(block.system)), block.get("credit", "trajectory")
-    if credit not in get_args(Credit):
-        raise ValueError(f"agentic_video.credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
-    if credit == "turn" and system.context != "all":
-        raise ValueError(
-            f"agentic_video.credit=turn: {system.name} has a sequence for each turn (context={system.context}), "
-            "which verl gives the same advantage; leave it at trajectory"
-        )
-    if credit == "turn" and system.train_asides:
-        raise ValueError(
-            "agentic_video.credit=turn: agentic_video.system.train_asides=True makes each aside a sequence of its own, "
-            "which would count as one more rollout's first turn; set credit=trajectory, or train_asides=False"
-        )
-    return Settings(
-        system=system,
-        credit=credit,
-        max_turn_tokens=int(block.get("max_turn_tokens", 0)),
-        sft=dataclass_from(
-            SftConfig, OmegaConf.to_container(block.get("sft") or OmegaConf.create({})), "agentic_video.sft"
-        ),
-        **parts,
-    )
-
-
 def _system(values: Any) -> System:
     where = "agentic_video.system"
     cls = class_at(values["_target_"], f"{where}._target_")
     if not issubclass(cls, System) or not is_dataclass(cls):
-        raise ValueError(f"{where}._target_: {values['_target_']} is not a System that is a dataclass")
+        key = f"{where}._target_"
+        raise ConfigError(f"{key}: {values['_target_']} is not a System that is a dataclass", key=key)
     system: System = dataclass_from(cls, values, where)
-    check_types(system, get_type_hints(System), where)  # whatever its class says that they may be
-    for key, least in _LEAST.items():
-        if getattr(system, key) < least:
-            raise ValueError(f"{where}.{key} must be at least {least}, got {getattr(system, key)}")
-    if stop := next((one for one in system.stop if one in system.reply_prefix), ""):
-        raise ValueError(f"{where}.reply_prefix holds {stop!r}, which ends a turn (stop)")
-    for one in fields(cls):
-        value = getattr(system, one.name)
-        if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:
-            raise ValueError(f"{where}.{one.name} can't be negative, got {value}")
-    _check_prompts(system, where)
-    if {"min_pixels", "max_pixels"} <= {one.name for one in fields(cls)}:
-        constants: Any = system
+    check_defaults(system, System, where)  # whatever types its own class declares
+
+    def refuse(name: str, problem: object) -> NoReturn:
+        raise ConfigError(f"{where}.{name}: {problem}", key=f"{where}.{name}")
+
+    for field_ in fields(cls):
+        value, default = getattr(system, field_.name), field_.default
+        least = _LEAST.get(field_.name, 0)
+        if isinstance(value, int) and isinstance(default, int) and default >= 0 and value < least:
+            refuse(field_.name, f"must be at least {least}, got {value}")
+    for name, least in _LEAST.items():
+        if getattr(system, name) < least:
+            refuse(name, f"must be at least {least}, got {getattr(system, name)}")
+    if stop := next((text for text in system.stop if text in system.reply_prefix), ""):
+        refuse("reply_prefix", f"holds {stop!r}, which ends a turn (stop)")
+    if unknown := [end for end in system.untrained_ends if end not in list(EndReason)]:
+        refuse("untrained_ends", f"{unknown[0]!r} is no reason why an episode ends; there are {', '.join(EndReason)}")
+    constants: Any = system
+    if hasattr(constants, "min_pixels") and hasattr(constants, "max_pixels"):
         try:
             PixelBudget(constants.min_pixels, constants.max_pixels, system.size_factor)
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from error
-    for end in system.untrained_ends:
-        if end not in list(EndReason):
-            known = ", ".join(EndReason)
-            raise ValueError(f"{where}.untrained_ends: {end!r} is no reason why an episode ends; there are {known}")
+            refuse("max_pixels", error)
+    _check_prompts(system, where)
     return system
 
 
 def _check_prompts(constants: Any, where: str) -> None:
-    """Make sure that there are the templates that a system, or a part of it, names, and that they can be filled in.
+    """Make sure that the templates named by a system, or by a part of it, exist and can be filled in.
 
-    A field names one where its default does. ``prompt`` of somebody's own system is asked only where it looks like a
-    name or a path: it may hold the text itself."""
-    for one in fields(constants):
-        value = getattr(constants, one.name)
+    A field names a template where its default does. ``prompt`` of a custom system may hold the text itself: it is
+    checked only where it looks like a name or a path.
+    """
+    for constant in fields(constants):
+        key, value, default = f"{where}.{constant.name}", getattr(constants, constant.name), constant.default
         if is_dataclass(value):
-            _check_prompts(value, f"{where}.{one.name}")
+            _check_prompts(value, key)
         elif isinstance(value, str) and value:
-            named = one.default in packaged_prompts() or (one.name == "prompt" and len(value.split()) == 1)
+            named = default in packaged_prompts() or (constant.name == "prompt" and len(value.split()) == 1)
             try:
                 text = load_prompt(value) if named else value
-                if isinstance(one.default, str) and value != one.default:
-                    check_places(text, packaged_prompts().get(one.default, one.default))
+                if isinstance(default, str) and value != default:
+                    check_places(text, packaged_prompts().get(default, default))
             except (OSError, ValueError) as error:
-                raise ValueError(f"{where}.{one.name}: {one_line(error)}") from error
+                raise ConfigError(f"{key}: {one_line(error)}", key=key) from error

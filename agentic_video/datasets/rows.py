@@ -53,7 +53,7 @@ def reported(problems: Sequence[object], what: str, total: int | None = None) ->
     Args:
         problems: What is wrong, one for each; no lines without any.
         what: ``row``, ``record`` and so on.
-        total: Of how many; None where nobody knows.
+        total: Of how many; None where unknown.
     """
     lines = [f"{what} left out: {printable(str(problem))}" for problem in problems[:MAX_REPORTED]]
     if problems:
@@ -62,7 +62,7 @@ def reported(problems: Sequence[object], what: str, total: int | None = None) ->
 
 
 def empty(paths: Sequence[object]) -> str:
-    """What is said behind a message that nothing in some files can be used, where there was nothing in them."""
+    """End of a message that nothing in some files is usable: whether they were empty."""
     return f": the {'file is' if len(paths) == 1 else 'files are'} empty"
 
 
@@ -220,6 +220,6 @@ def video_problem(video: str, check: str, damaged_share: float = DAMAGED_SHARE) 
                         *(video, len(damaged), reader.info.num_frames, runs(damaged)),
                     )
         except VideoError as error:
-            if error.reason != "machine":  # another time it may be had
+            if error.reason != "machine":  # it may be available later
                 return str(error)
     return ""

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import EpisodeView, System, ViewBudget
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.blocks import last_block
+from agentic_video.systems.overview import ViewBudget, view_budget
 from agentic_video.systems.prompts import load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, one_clip
+from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
@@ -56,7 +57,6 @@ class Baseline(System):
     def __post_init__(self) -> None:
         if not 0 <= self.frames <= MAX_COUNT:
             raise ValueError(f"the baseline shows from 0 to {MAX_COUNT} frames, got {self.frames}")
-        check_frames_as(self.frames_as)
         object.__setattr__(self, "max_images", self.frames)
 
     def with_frames(self, count: int) -> System:
@@ -104,9 +104,9 @@ def baseline_of(system: System, frames: int, *, tiny: bool, prompt: str = "basel
         tiny: For the tiny model, whose frames are one visual token each.
         prompt: What it is asked to say.
     """
-    factor = system.visual_token_side
+    factor = system.size_factor
     frames_as: FramesAs = getattr(system, "frames_as", "images")
-    budget = ViewBudget(factor**2, factor**2) if tiny else system.view_budget
+    budget = ViewBudget(factor**2, factor**2) if tiny else view_budget(system)
     return Baseline(
         frames,
         min_pixels=budget.min_pixels,

@@ -32,7 +32,7 @@ class EvalContext:
     def __init__(self, plan: Plan, backend: Backend | None = None):
         self.plan = plan
         self._own = backend is None
-        self.backend = backend or make_backend(plan.model, plan.system.visual_token_side)
+        self.backend = backend or make_backend(plan.model, plan.system.size_factor)
         self.source = FrameStore(plan.frame_store)
         self.graders = make_graders(plan, self.source)
 

@@ -19,6 +19,7 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.features import PROCESSOR_ARGUMENTS, processor_problem
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reported
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
@@ -311,7 +312,7 @@ class LocalEngine:
 
 
 async def _make_backend(plan: Plan) -> Backend:
-    return make_backend(plan.model, plan.system.visual_token_side)
+    return make_backend(plan.model, plan.system.size_factor)
 
 
 def evaluate(options: EvalOptions) -> list[PartResult]:
@@ -547,7 +548,7 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
         title = f"{variant.curve} of {variant.frames} frames"
         return baseline_of(system, variant.frames, tiny=tiny, prompt=variant.prompt), title
     if variant.kind == "no-tools":
-        return system.direct(), f"{system.name} without tools"
+        return without_tools(system), f"{system.name} without tools"
     return system, system.name
 
 

@@ -43,7 +43,7 @@ def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[Meas
                             HL Hit@1 where people rated the clips (:mod:`agentic_video.grounding.highlights`)
     another, with windows   mIoP, IoP@0.3, IoP@0.5, mIoU, IoU@0.3, IoU@0.5 of the last look; where the answer is
                             graded Acc@GQA (right, with an IoP of 0.5) and Acc@IoU0.5 (ReXTime: with an IoU of 0.5)
-    any                     how looks lie to the windows (:class:`~agentic_video.grounding.looks.Looks`)
+    any                     how looks lie to the windows (:class:`~agentic_video.grounding.looks.WindowCoverage`)
     ======================  ==========================================================================================
     """
     found: dict[str, dict[str, list[Measured]]] = {}

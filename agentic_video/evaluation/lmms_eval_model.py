@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext, require_encoder
@@ -110,7 +111,7 @@ class AgenticVideo(lmms):
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)
         require_encoder(settings.retrieval)
-        system = settings.system if _true(tools) else settings.system.direct()
+        system = settings.system if _true(tools) else without_tools(settings.system)
         if int(baseline):
             asked = Variant("baseline", int(baseline), str(baseline_prompt))
             tiny = backend_class(options.engine).one_token_frames

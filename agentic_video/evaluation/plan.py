@@ -11,7 +11,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import SCORE_TIMEOUT
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 ANSWER_TOKENS = 2_048
 """Most tokens of a reply that is a single one: without tools."""

@@ -9,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.checkpoints import Checkpoint
 from agentic_video.evaluation.context import require_encoder
@@ -82,7 +83,7 @@ def stage_of(
     system = settings.system
     if variant.kind != "agent":
         system = (
-            system.direct()
+            without_tools(system)
             if variant.kind == "no-tools"
             else baseline_of(system, variant.frames, tiny=False, prompt=variant.prompt)
         )

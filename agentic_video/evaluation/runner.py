@@ -33,6 +33,7 @@ from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory
 from agentic_video.utils.errors import described
+from agentic_video.video.source import FrameRequest
 from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
         "attempts": float(len(played.attempts)),
         **({"forced": float(trajectory.forced)} if context.plan.system.forced_answer else {}),
         "seconds": played.seconds,
-        "video_seconds": (await context.source.aprobe(qa.video)).duration,
+        "video_seconds": (await context.source.serve(FrameRequest(qa.video))).info.duration,
     }
     return Record(qa, trajectory, rewards, context.plan.provenance)
 

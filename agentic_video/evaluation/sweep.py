@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.ablations import with_calls, with_frames
 from agentic_video.evaluation.published import published_by_calls
 from agentic_video.evaluation.results import read_settings, same_settings
 from agentic_video.systems.base import System
@@ -39,7 +40,7 @@ def swept(system: System, kind: str, value: int) -> System:
         SetupError: The system can't be changed in this way; the message says what to do.
     """
     try:
-        return system.with_calls(value) if kind == "calls" else system.with_frames(value)
+        return with_calls(system, value) if kind == "calls" else with_frames(system, value)
     except ValueError as error:
         instead = "; evaluate it once for each setting instead, each with an --out of its own"
         raise SetupError(f"--sweep {kind}: {error}{instead if kind == 'frames' else ''}") from error

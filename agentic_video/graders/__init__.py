@@ -1,1 +1,1 @@
-"""Whom a reward may ask: answer matching, a judge that reads, a verifier that looks, and their servers' client."""
+"""External graders: answer matching, a judge that reads, a verifier that looks, and the client of their servers."""

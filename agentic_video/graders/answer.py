@@ -147,8 +147,8 @@ def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
     articles and the marks of Markdown and LaTeX; numbers by value (``1,000`` is ``1000``, ``three`` is ``3``,
     ``\frac{1}{2}`` is ``0.5``).
 
-    An answer that names no option or several, or a letter with another option's text, is wrong; so is one that goes on
-    after naming it, because what follows may take it back.
+    An answer that names no option or several, or a letter with another option's text, is wrong; so is one that
+    continues after naming it, because the rest may take it back.
     """
     return named_option(prediction, options) == gold
 
@@ -276,7 +276,7 @@ def _fold_words(text: str) -> str:
 
 
 def _fold_without_articles(text: str) -> str:
-    """As :func:`_fold_words`. A capital "A" is no article here, even at the start: it is an option's letter."""
+    """Fold words without articles. A capital "A" is no article, even at the start: it is an option's letter."""
     return _fold_words(_ARTICLES.sub("", undress(text)))
 
 

@@ -1,4 +1,4 @@
-"""Whom a reward may ask."""
+"""External graders available to a reward."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,7 @@ from agentic_video.video.source import FrameSource
 
 @dataclass(frozen=True)
 class Graders:
-    """Whom a reward may ask, beside the trajectory itself.
-
-    Attributes:
-        judge: Grades an answer by its text.
-        verifier: A vision-language model that is shown frames and asked.
-        source: Frames by reference, for the verifier.
-    """
+    """External graders available to a reward: a judge of texts, a verifier of frames, and the frames' source."""
 
     judge: Judge | None = None
     verifier: Verifier | None = None

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentic_video.graders.endpoint import Unreadable
+from agentic_video.graders.endpoint import UnreadableReply
 from agentic_video.graders.judge import Judge
 from agentic_video.graders.replies import read_array, read_object
 from agentic_video.types.row import VideoQA
@@ -67,11 +67,8 @@ async def score_caption(judge: Judge, qa: VideoQA, caption: str) -> dict[str, fl
     """Score a caption as its benchmark does.
 
     Returns:
-        ``acc`` from 0 to 1, and what else the benchmark reports of a caption: ``caption_precision`` and
-        ``caption_recall`` (DREAM-1K; ``acc`` is their F1), ``caption_score`` (VDC and Video-MMLU: 0 to 5).
-
-    Raises:
-        EndpointError: The judge gave no readable reply.
+        ``acc`` from 0 to 1, and the benchmark's other figures: ``caption_precision`` and ``caption_recall`` (DREAM-1K;
+        ``acc`` is their F1), ``caption_score`` (VDC and Video-MMLU: 0 to 5).
     """
     field = SCORED_BY[qa.data_source]
     if field == "events":
@@ -112,7 +109,7 @@ async def _entailed(judge: Judge, description: str, events: Sequence[str]) -> fl
     def read(reply: str) -> list[Any]:
         labels = read_array(reply)
         if labels is None or len(labels) != len(events) or not set(map(str, labels)) <= _LABELS:
-            raise Unreadable(f"expected {len(events)} of {', '.join(sorted(_LABELS))}, got {reply[:80]!r}")
+            raise UnreadableReply(f"expected {len(events)} of {', '.join(sorted(_LABELS))}, got {reply[:80]!r}")
         return labels
 
     fields = {"description": description[:MAX_CAPTION_CHARS], "events": list(events)}
@@ -126,7 +123,7 @@ _LABELS = {"entailment", "neutral", "contradiction"}
 def _read_events(reply: str) -> list[str]:
     events = read_array(reply)
     if events is None or not all(isinstance(event, str) and event.strip() for event in events):
-        raise Unreadable(f"expected a list of events, got {reply[:80]!r}")
+        raise UnreadableReply(f"expected a list of events, got {reply[:80]!r}")
     return list(dict.fromkeys(event.strip() for event in events))[:MAX_EVENTS]
 
 
@@ -156,7 +153,7 @@ def _read_match(reply: str) -> tuple[bool, int]:
     found = read_object(reply) or {}
     match, score = found.get("match"), found.get("score")
     if match not in ("yes", "no") or type(score) is not int or not 0 <= score <= 5:
-        raise Unreadable(f"expected match and score, got {reply[:80]!r}")
+        raise UnreadableReply(f"expected match and score, got {reply[:80]!r}")
     return match == "yes", score
 
 
@@ -166,7 +163,7 @@ async def _score_choice(judge: Judge, qa: VideoQA, caption: str) -> float:
     def read(reply: str) -> str:
         letter = reply.rstrip(".").upper()
         if letter != "NONE" and not (len(letter) == 1 and letter.isalpha()):
-            raise Unreadable(f"expected a letter or none, got {reply[:80]!r}")
+            raise UnreadableReply(f"expected a letter or none, got {reply[:80]!r}")
         return letter
 
     fields = {"description": caption[:MAX_CAPTION_CHARS], "question": str(qa.extra["mc_question"])}

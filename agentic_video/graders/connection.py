@@ -15,26 +15,21 @@ MAX_REPLY_BYTES = 4 * 2**20
 
 
 class RefusedReply(Exception):
-    """A server's answer that is not read; the message says why."""
+    """A reply that the client refuses to read; the message has the reason."""
 
 
 def api_key(variable: str) -> str:
-    """The key that an environment variable holds, without the white space that a file's end leaves around it.
-
-    Args:
-        variable: Its name.
-
-    Returns:
-        The key; empty where the variable isn't set.
+    """The key in an environment variable, stripped; empty where it isn't set.
 
     Raises:
-        SetupError: No request can carry it. The message names the variable, never what it holds.
+        SetupError: No request can carry it. The message never holds the value.
     """
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise SetupError(
             f"{variable}: no key: it holds line breaks, or characters other than plain letters, digits and signs; "
-            "set it to the key alone"
+            "set it to the key alone",
+            key=variable,
         )
     return key
 
@@ -42,9 +37,9 @@ def api_key(variable: str) -> str:
 def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_REPLY_BYTES) -> "AsyncOpenAI":
     """A client of an OpenAI-compatible server; it belongs to the event loop that uses it first.
 
-    Redirects aren't followed: they would carry the key elsewhere. Replies are asked for without compression, so that
-    none is larger in memory than on the wire. What breaks these rules fails as :class:`RefusedReply`, which may be the
-    cause of the client's own error. A server of this machine or of its network is asked without a proxy.
+    Redirects aren't followed: they would carry the key elsewhere. Replies come without compression, so that
+    they are no larger in memory than on the wire. Other replies fail as :class:`RefusedReply`, which may be the cause
+    of the client's own error. A server of this machine or of its network is asked without a proxy.
 
     Raises:
         SetupError: The proxy that environment variables name can't be used.

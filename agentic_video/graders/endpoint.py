@@ -1,7 +1,6 @@
-"""An OpenAI-compatible server that rewards ask: bounded retries, bounded time, bounded concurrency.
+"""Client of an OpenAI-compatible server with bounded retries, time and concurrency.
 
-The judge and the verifier share it. Nothing that the server does makes a request hang or raise anything but
-:class:`EndpointError`.
+Whatever the server does, a request ends, and raises nothing but :class:`EndpointError`.
 """
 
 import asyncio
@@ -9,14 +8,13 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, api_key, connect, without_key
-from agentic_video.graders.plain import plain_message
+from agentic_video.graders.replies import plain_message
 from agentic_video.types.text import printable
-from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.proxies import proxy_for
 from agentic_video.utils.time_limit import uncounted
@@ -26,14 +24,14 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FailurePolicy = Literal["drop_group", "zero"]
-"""``drop_group`` drops the question's whole group, as VideoZoomer's released code does; ``zero`` counts the verdict
-that couldn't be had as "wrong"."""
+"""``drop_group`` drops the question's whole group, as VideoZoomer's released code does; ``zero`` counts a missing
+verdict as "wrong"."""
 
 MAX_WAIT = 30.0
 """Longest pause before a retry (seconds), whatever a server's ``Retry-After`` asks for."""
 
 _WORTH_RETRYING = {408, 409, 425, 429}
-"""Client errors that may pass; other ones (a wrong key, no such model, a prompt that is too long) don't."""
+"""Transient client errors, unlike a wrong key, no such model or a prompt that is too long."""
 
 
 class EndpointError(Exception):
@@ -43,35 +41,32 @@ class EndpointError(Exception):
 THOUGHTS = ("reasoning_content", "reasoning")
 """Fields of a reply in which servers with a reasoning parser put thoughts."""
 TAKEN_OUT = ("tool_calls", *THOUGHTS)
-"""Fields of a reply in which servers put what they take out of a model's text."""
+"""Fields of a reply to which servers move parts of a model's text."""
 SHOWN_CHARS = 80
-"""Characters of a reply that can't be read which a message shows."""
+"""Characters of an unreadable reply in a message."""
 
 
-class Unreadable(ValueError):
-    """A reply that isn't what was asked for; the message says what it was."""
+class UnreadableReply(ValueError):
+    """A reply that isn't of the requested form; the message describes it."""
 
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """How to reach a model, and what to do when it can't be reached.
+    """Address of a model, limits, and the treatment of failures.
 
     Attributes:
         base_url: Of an OpenAI-compatible server, e.g. ``http://host:8000/v1``. Empty: the reward model that verl
             serves (``reward.reward_model.enable``); where there is none either, there is no such model.
         model: Name of the model on that server.
-        api_key_env: Environment variable that holds the key; a server of one's own needs none.
+        api_key_env: Environment variable that holds the key; your own server needs none.
         timeout: Seconds for one request.
-        max_retries: How often a failed or unreadable reply is asked for again.
+        max_retries: Retries after a failed or unreadable reply.
         retry_wait: Seconds before the first retry; doubled each time, at most 30. A server's ``Retry-After`` can make
             the pause longer, up to the same bound.
         concurrency: Most requests at a time from one reward worker.
         on_failure: ``drop_group`` drops the question's whole group, ``zero`` counts the verdict as "wrong".
         max_tokens: Most tokens of a reply; 0 leaves it to the server, as reasoning models want it.
         temperature: Of sampling; null leaves it to the server, as reasoning models want it.
-
-    Raises:
-        ValueError: A value that makes no sense.
     """
 
     base_url: str = ""
@@ -88,7 +83,6 @@ class EndpointConfig:
     def __post_init__(self) -> None:
         if self.base_url and not self.base_url.lower().startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
-        check_choice("on_failure", self.on_failure, get_args(FailurePolicy))
         if not self.timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
         if self.concurrency < 1:
@@ -99,12 +93,10 @@ class EndpointConfig:
 
 
 class Endpoint:
-    """A client of one model. It is made at the first request and belongs to the event loop of that request.
+    """A client of one model. It connects at the first request and belongs to the event loop of that request.
 
     Args:
-        config: How to reach the model.
         key: Name of the config block, for error messages.
-        max_reply_bytes: Most bytes of a reply.
     """
 
     def __init__(self, config: EndpointConfig, key: str, max_reply_bytes: int = MAX_REPLY_BYTES):
@@ -129,15 +121,10 @@ class Endpoint:
         return self._client
 
     async def chat(self, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> T:
-        """Ask until a readable reply comes, a bounded number of times.
+        """Ask until ``read`` accepts a reply's text, a bounded number of times.
 
         Args:
-            messages: In the form of the chat completions API.
-            read: Reads the reply's text, without white space around it; raises :class:`Unreadable` when it is not
-                what was asked for.
-
-        Returns:
-            What ``read`` returned.
+            read: Reads the stripped text; raises :class:`UnreadableReply` where it isn't of the requested form.
 
         Raises:
             EndpointError: As :meth:`complete`.
@@ -150,20 +137,19 @@ class Endpoint:
         read: Callable[[dict[str, Any]], T],
         fields: Mapping[str, Any] | None = None,
     ) -> T:
-        """As :meth:`chat`, for callers that need more than the text.
+        """Ask like :meth:`chat`, and read the whole first choice.
 
         Args:
-            messages: In the form of the chat completions API. Special tokens that are written out in their texts are
-                broken up: whoever wrote them would forge turns.
-            read: Reads the reply's first choice, to which the reply's ``usage`` is added; :func:`text_of` is what was
-                said. Whatever it raises counts as an unreadable reply.
-            fields: More fields of the request; they take the place of the configured ones, and None leaves one out.
+            messages: In the form of the chat completions API. Special tokens written out in their texts are broken up:
+                they would forge turns.
+            read: Reads the reply's first choice with its ``usage``; any exception counts as an unreadable reply.
+            fields: More fields of the request; they override the configured ones, and None leaves one out.
 
         Raises:
             EndpointError: No readable reply after all retries, a request that the server will never accept, or nothing
                 is configured.
         """
-        body: dict[str, Any] = {"messages": [plain_message(one) for one in messages]}
+        body: dict[str, Any] = {"messages": [plain_message(message) for message in messages]}
         if self.config.max_tokens:
             body["max_tokens"] = self.config.max_tokens
         if self.config.temperature is not None:
@@ -172,12 +158,7 @@ class Endpoint:
         return await self.post("/chat/completions", body, lambda reply: read(_first_choice(reply)))
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Ask in any other way that the server has, as often as :meth:`complete`.
-
-        Args:
-            path: Below the address.
-            body: Of the request; the model's name is added.
-            read: Reads the whole reply. Whatever it raises counts as an unreadable reply.
+        """Post to another path of the server, with the model's name added, as often as :meth:`complete`.
 
         Raises:
             EndpointError: As :meth:`complete`.
@@ -197,7 +178,7 @@ class Endpoint:
         try:
             with uncounted():  # it has a limit of its own
                 return await self._retrying()(ask)
-        except Unreadable as error:
+        except UnreadableReply as error:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise
             problem = str(refused) if (refused := _refusal(error)) else f"{type(error).__name__}: {error}"
@@ -226,32 +207,24 @@ class Endpoint:
 
 
 def text_of(choice: Mapping[str, Any]) -> str:
-    """What the model said.
-
-    A server that takes calls or thoughts out of it leaves no episode: what is missing can't be told, and would be held
-    against the model.
-
-    Args:
-        choice: Of a reply, as :meth:`Endpoint.complete` hands it out.
-
-    Returns:
-        The text, that of several parts as one; empty where the model said nothing.
+    """The text of a choice; empty where the model generated nothing.
 
     Raises:
-        Unreadable: Calls were taken out of it, or all of it is thoughts; or it is no text.
+        UnreadableReply: It is no text, or the server moved calls, or all of the text as thoughts, to other fields: that
+            would be held against the model.
     """
     message = choice["message"]
     content = message.get("content")
     if isinstance(content, list):
-        parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]
-        texts = [str(one["text"]) for one in parts if isinstance(one.get("text"), str)]
+        parts = [part for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        texts = [str(part["text"]) for part in parts if isinstance(part.get("text"), str)]
         content = "".join(texts) if len(texts) == len(content) else content
     if content is not None and not isinstance(content, str):
-        raise Unreadable("the reply's content is not a text")
+        raise UnreadableReply("the reply's content is not a text")
     taken = next((name for name in TAKEN_OUT if message.get(name) and (name == "tool_calls" or not content)), None)
     if taken:
-        raise Unreadable(
-            f"the server has put what the model said into {taken}: serve it without a parser of tool calls or "
+        raise UnreadableReply(
+            f"the server has moved the model's text into {taken}: serve it without a parser of tool calls or "
             "of reasoning (vLLM: no --enable-auto-tool-choice, no --reasoning-parser), or allow more "
             "tokens if it only thinks"
         )
@@ -259,17 +232,10 @@ def text_of(choice: Mapping[str, Any]) -> str:
 
 
 def with_thoughts(choice: Mapping[str, Any]) -> str:
-    """Everything that the model said, thoughts included that a server's reasoning parser took out of the text.
-
-    Args:
-        choice: As for :func:`text_of`.
-
-    Raises:
-        Unreadable: Calls were taken out of it, or it is no text.
-    """
+    """The text of a choice, including the thoughts that a server's reasoning parser took out of it."""
     message = choice["message"]
     thoughts = [message.get(name) for name in THOUGHTS]
-    thought = next((one for one in thoughts if isinstance(one, str) and one.strip()), "")
+    thought = next((text for text in thoughts if isinstance(text, str) and text.strip()), "")
     rest = {name: value for name, value in message.items() if name not in THOUGHTS}
     text = text_of({**choice, "message": rest})
     if not thought or "<think>" in text or "</think>" in text:
@@ -283,7 +249,7 @@ def _first_choice(reply: Any) -> dict[str, Any]:
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):
         begins = printable(str(reply)[:SHOWN_CHARS]).replace("\n", " ")
-        raise Unreadable(f'the reply is no chat completion; it begins "{begins}"')
+        raise UnreadableReply(f'the reply is no chat completion; it begins "{begins}"')
     return {**first, "usage": reply.get("usage")}
 
 
@@ -296,7 +262,7 @@ def _may_pass(error: BaseException) -> bool:
 
 def _refusal(error: BaseException) -> RefusedReply | None:
     """The refusal that made the client fail, if it was one; some versions of the client wrap it."""
-    return next((one for one in (error, error.__cause__) if isinstance(one, RefusedReply)), None)
+    return next((cause for cause in (error, error.__cause__) if isinstance(cause, RefusedReply)), None)
 
 
 def _retry_after(error: BaseException | None) -> float:

@@ -12,11 +12,7 @@ ImageFormat = Literal["png", "jpeg"]
 
 
 def data_url(frame: Frame, image_format: ImageFormat, quality: int) -> str:
-    """A frame as a ``data:`` URL.
-
-    Args:
-        quality: Of ``jpeg``, 1 to 95.
-    """
+    """A frame as a ``data:`` URL; ``quality`` is JPEG's, 1 to 95."""
     buffer = io.BytesIO()
     options = {"quality": quality} if image_format == "jpeg" else {}
     Image.fromarray(frame.image).save(buffer, format=image_format, **options)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from agentic_video.graders.answer import MatchRule, match_choice
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable, text_of
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, UnreadableReply, text_of
 from agentic_video.graders.replies import spoken
 from agentic_video.grounding.answer import grade_intervals
 from agentic_video.types.row import INTERVAL_TYPES, VideoQA
@@ -46,7 +46,7 @@ _READABLE: dict[Scale, re.Pattern[str]] = {
 
 @dataclass(frozen=True)
 class JudgeConfig(EndpointConfig):
-    """How to reach the judge (see :class:`EndpointConfig`).
+    """Settings of the judge (see :class:`EndpointConfig`).
 
     Attributes:
         max_answer_chars: The answer is cut to this many characters before it is shown to the judge.
@@ -63,11 +63,8 @@ class Judge:
         self._endpoint = Endpoint(config, "judge")
 
     async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
-        """Ask how well ``candidate`` says what ``reference`` says.
-
-        Args:
-            scale: ``binary``: it means the same (1.0) or not (0.0). ``half``: or a part of it (0.5; LongVT's
-                judge). ``unit``: any number from 0 to 1.
+        """Grade ``candidate`` against ``reference``: ``binary`` 0 or 1, ``half`` also 0.5 (LongVT's), ``unit`` any
+        number between.
 
         Raises:
             EndpointError: No readable grade after all retries, or no judge is configured.
@@ -75,7 +72,7 @@ class Judge:
 
         def read(reply: str) -> float:
             if not _READABLE[scale].fullmatch(reply):
-                raise Unreadable(f"unreadable grade {reply[:40]!r}")
+                raise UnreadableReply(f"unreadable grade {reply[:40]!r}")
             return float(reply)
 
         fields = {"question": question, "reference": reference, "candidate": candidate[: self.config.max_answer_chars]}
@@ -86,13 +83,9 @@ class Judge:
         """Ask about material that may hold untrusted text.
 
         Args:
-            prompt: The task.
             fields: The material; the judge gets it as one JSON object.
-            read: Reads the reply without a reasoning model's thoughts; raises ``Unreadable`` to have it asked again.
+            read: Reads the reply without thoughts; raises ``UnreadableReply`` to have it asked again.
             max_tokens: Bound on the reply's tokens, unless ``judge.max_tokens`` is larger, or 0 (the server's bound).
-
-        Raises:
-            EndpointError: No readable reply after all retries, or no judge is configured.
         """
         messages = [{"role": "system", "content": prompt}, {"role": "user", "content": json.dumps(dict(fields))}]
         bound = max(self.config.max_tokens, max_tokens) if self.config.max_tokens else None
@@ -104,15 +97,8 @@ class Judge:
 async def grade_answer(
     answer: str | None, qa: VideoQA, rule: MatchRule, judge: Judge | None, scale: Scale = "binary"
 ) -> float:
-    """Accuracy of an answer, 0 to 1: multiple choice by rule, an interval by its overlap with the gold windows
-    (:func:`~agentic_video.grounding.answer.grade_intervals`), open ended by the judge; no answer is wrong.
-
-    Args:
-        scale: Of the judge's grade.
-
-    Raises:
-        EndpointError: The judge is needed and there is none, or it gave no grade.
-    """
+    """Grade an answer, 0 to 1: multiple choice by rule, an interval by its overlap with the gold windows, open
+    ended by the judge, who must be there; no answer is wrong."""
     if answer is None:
         return 0.0
     if qa.answer_type == "multiple_choice":

@@ -3,21 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, UnreadableReply
 from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.types.frame import Frame
-from agentic_video.utils.choices import check_choice
 
 
 class VerifierError(EndpointError):
-    """The verifier said nothing."""
+    """The verifier didn't answer."""
 
 
 @dataclass(frozen=True)
 class VerifierConfig(EndpointConfig):
-    """How to reach the verifier (see :class:`EndpointConfig`).
+    """Settings of the verifier (see :class:`EndpointConfig`).
 
     Attributes:
         timeout: Seconds for one request.
@@ -35,24 +34,19 @@ class VerifierConfig(EndpointConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("image_format", self.image_format, get_args(ImageFormat))
         if not 1 <= self.image_quality <= 95:
             raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
 
 
 class Verifier:
-    """Looks at frames and says something about them."""
+    """Answers questions about frames."""
 
     def __init__(self, config: VerifierConfig):
         self.config = config
         self._endpoint = Endpoint(config, "verifier")
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
-        """The model's reply to the frames, in order, and the prompt after them.
-
-        Raises:
-            VerifierError: No reply after all retries, or no endpoint is configured.
-        """
+        """The model's reply to the frames, in order, and the prompt after them."""
         # Encoding a call's frames takes up to seconds: off the event loop, which serves all episodes of the worker.
         images = await asyncio.to_thread(self._encode, frames)
         content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": image}} for image in images]
@@ -68,5 +62,5 @@ class Verifier:
 
 def _not_empty(reply: str) -> str:
     if not reply:
-        raise Unreadable("an empty reply")
+        raise UnreadableReply("an empty reply")
     return reply

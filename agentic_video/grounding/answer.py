@@ -1,9 +1,9 @@
 """Intervals that a model wrote as its answer: what they are, and how right they are.
 
 An answer is hostile input. It is read as a whole or not at all: every number in it must belong to an interval, so that
-a list of guesses, a time that is no number of seconds, or a text with other numbers earns nothing. Two kinds of numbers
-may stand beside: those that count the intervals (``Segment 1:``, ``the 2nd clip``, ``1.`` and ``2.`` before lines), and
-how long an interval is, where that is right (``12.5 - 20 (duration: 7.5 s)``). Numbers of frames or minutes
+a list of guesses, a time that is no number of seconds, or a text with other numbers earns nothing. Two kinds of other
+numbers are allowed: those that count the intervals (``Segment 1:``, ``the 2nd clip``, ``1.`` and ``2.`` before lines),
+and an interval's length, where that is right (``12.5 - 20 (duration: 7.5 s)``). Numbers of frames or minutes
 (``frames 10 to 20``) are none of seconds.
 
 What is read, in seconds (``12.5``, ``12.5 s``) or clock times (``MM:SS``, ``HH:MM:SS``, with fractions, or
@@ -95,7 +95,7 @@ _LASTS = re.compile(
     rf"|(?:持续|持續|时长|時長|长度|長度|共)(?:时间|時間)?(?:约|約|为|為|是)?\s?[:=]?\s?){_TIME.pattern}",
     re.IGNORECASE,
 )
-"""How long an interval is said to be."""
+"""A stated length of an interval."""
 _MAX_LENGTH_ERROR = 0.5
 _LABEL = re.compile(r"<\s*([^<>]{1,24}?)\s*>")
 _FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
@@ -111,18 +111,15 @@ _NAMES = (
 )
 
 
-class _Unreadable(ValueError):
+class _UnreadableAnswer(ValueError):
     pass
 
 
 def read_intervals(text: str | None) -> tuple[Interval, ...]:
-    """The intervals of an answer, in its order; none where it can't be read.
+    """The intervals of an answer, in its order; none where it can't be read or is longer than ``MAX_CHARS``.
 
-    Takes time in proportion to the text's length; one beyond ``MAX_CHARS`` isn't looked at. Starts and ends are finite
-    and not negative; an interval that is written the wrong way round stays so, and overlaps with nothing.
-
-    Args:
-        text: What a model wrote; None for no answer.
+    Starts and ends are finite and not negative; an interval written the wrong way round stays so, and overlaps with
+    nothing.
     """
     if text is None or len(text) > MAX_CHARS:
         return ()
@@ -130,49 +127,39 @@ def read_intervals(text: str | None) -> tuple[Interval, ...]:
         bare = _FENCE.sub("", _plain(text)).strip()
         found = _from_json(bare) if bare[:1] in ("[", "{") else None
         found = _from_text(bare) if found is None else found
-    except _Unreadable:
+    except _UnreadableAnswer:
         return ()
     return found if len(found) <= MAX_INTERVALS else ()
 
 
 def read_interval(text: str | None) -> Interval | None:
-    """The one interval of an answer, however often it is written there (``00:12 - 00:20 (12 s to 20 s)``).
-
-    None where the answer can't be read or holds several.
-    """
+    """The one interval of an answer, however often it is written there; None where there are none or several."""
     found = set(read_intervals(text))
     return found.pop() if len(found) == 1 else None
 
 
 def grade_intervals(answer: str | None, qa: VideoQA) -> float:
-    """How right an answer is, 0 to 1.
+    """Grade an answer, 0 to 1.
 
-    For ``interval`` the IoU of the one interval with the window that it fits best; for ``intervals`` the IoU of all
-    answered seconds with all gold ones, for which it makes no difference into how many intervals they are cut.
-
-    Args:
-        answer: What a model wrote; None for no answer.
-        qa: A question whose answer is an interval.
-
-    Raises:
-        ValueError: The question asks for something else.
+    ``interval``: the IoU of the one interval with the best window. ``intervals``: the IoU of all answered seconds with
+    all gold ones, however they are cut into intervals.
     """
     if qa.answer_type not in INTERVAL_TYPES:
         raise ValueError(f"row {qa.id}: the answer is no interval, but {qa.answer_type}")
     if qa.answer_type == "intervals":
         return set_iou(read_intervals(answer), qa.windows)
-    one = read_interval(answer)
-    return 0.0 if one is None else max((iou(one, window) for window in qa.windows), default=0.0)
+    answered = read_interval(answer)
+    return 0.0 if answered is None else max((iou(answered, window) for window in qa.windows), default=0.0)
 
 
 def _plain(text: str) -> str:
     """A text in ASCII's signs and without LaTeX, in which words of other scripts stand apart from numbers."""
     if _HIDDEN_IN_NUMBER.search(text):
-        raise _Unreadable
+        raise _UnreadableAnswer
     # A full-width comma stands between two numbers; "12,20" may be one
     text = plain(text.replace("\u2014\u2014", "-").replace("\uff0c", ", ").replace("\u3001", ", "))
     if len(text) > MAX_CHARS or any(character > "\x7f" and character.isdigit() for character in text):
-        raise _Unreadable  # a digit of another script is part of a number that isn't read
+        raise _UnreadableAnswer  # a digit of another script is part of a number that isn't read
     text = without_latex(text) if "\\" in text else text
     return _COMMA_DECIMALS.sub(r"\1.\2", _SCRIPTS_MEET.sub(" ", text))
 
@@ -185,17 +172,17 @@ def _from_text(text: str) -> tuple[Interval, ...]:
     for time in _TIME.finditer(text):
         times.append(time)
         if len(times) > 2 * MAX_INTERVALS:
-            raise _Unreadable
+            raise _UnreadableAnswer
     if len(times) % 2:
-        raise _Unreadable
+        raise _UnreadableAnswer
     found: list[Interval] = []
     before = 0
     for first, second in zip(times[::2], times[1::2], strict=True):
         lead, between = text[before : first.start()], text[first.end() : second.start()]
         if _has_digit(lead) or _has_digit(between) or lead.endswith("-") or _OTHER_UNIT.search(lead[-40:]):
-            raise _Unreadable  # a number that isn't one of seconds, or one below 0
+            raise _UnreadableAnswer  # a number that isn't one of seconds, or one below 0
         if found and "\n" not in lead and _RANGE.fullmatch(lead):
-            raise _Unreadable  # a chain: 1 - 2 - 3 - 4
+            raise _UnreadableAnswer  # a chain: 1 - 2 - 3 - 4
         brackets = (lead.rstrip()[-1:], text[second.end() : second.end() + 4].lstrip()[:1])
         if not (
             _RANGE.fullmatch(between)
@@ -205,11 +192,11 @@ def _from_text(text: str) -> tuple[Interval, ...]:
             or _END.fullmatch(between)
             or (_PAIR.fullmatch(between) and len(times) == 2 and _is_bare(lead + text[second.end() :]))
         ):
-            raise _Unreadable
+            raise _UnreadableAnswer
         found.append((_seconds(first["time"]), _seconds(second["time"])))
         before = second.end()
     if _has_digit(text[before:]) or (lengths and not _are_lengths(lengths, list(dict.fromkeys(found)))):
-        raise _Unreadable
+        raise _UnreadableAnswer
     return tuple(found)
 
 
@@ -243,7 +230,7 @@ def _without_lengths(text: str) -> tuple[str, list[float]]:
 
 
 def _are_lengths(lengths: Sequence[float], intervals: Sequence[Interval]) -> bool:
-    """Whether intervals are as long as is said of them, one by one, perhaps rounded."""
+    """Return True if intervals have the stated lengths, one by one, perhaps rounded."""
     return len(lengths) == len(intervals) and all(
         abs(end - start - length) <= _MAX_LENGTH_ERROR for length, (start, end) in zip(lengths, intervals, strict=True)
     )
@@ -262,29 +249,29 @@ def _from_json(text: str) -> tuple[Interval, ...] | None:
     """The intervals of a JSON value; None where the text is no JSON."""
     try:
         value = json.loads(text, parse_constant=_refuse)
-    except _Unreadable:
+    except _UnreadableAnswer:
         raise
     except (ValueError, RecursionError):
         return None
     if isinstance(value, Mapping) and len(value) == 1:
         ((name, value),) = value.items()
         if "frame" in name.lower():
-            raise _Unreadable
+            raise _UnreadableAnswer
         if isinstance(value, str):
             return _from_text(value)
-    one = _pair(value)
-    if one is not None:
-        return (one,)
+    pair = _pair(value)
+    if pair is not None:
+        return (pair,)
     if not isinstance(value, list):
-        raise _Unreadable
+        raise _UnreadableAnswer
     pairs = [_pair(item) for item in value]
     if not all(pairs):
-        raise _Unreadable
+        raise _UnreadableAnswer
     return tuple(pair for pair in pairs if pair)
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise _Unreadable  # NaN and the infinities
+    raise _UnreadableAnswer  # NaN and the infinities
 
 
 def _pair(value: Any) -> Interval | None:
@@ -312,7 +299,7 @@ def _seconds(time: str) -> float:
     *larger, last = time.split(":")
     parts = [*map(float, larger), float(last)]
     if any(part >= 60 for part in parts[1:]):
-        raise _Unreadable
+        raise _UnreadableAnswer
     total = 0.0
     for part in parts:
         total = total * 60 + part
@@ -321,5 +308,5 @@ def _seconds(time: str) -> float:
 
 def _bounded(seconds: float) -> float:
     if not 0 <= seconds <= MAX_SECONDS:
-        raise _Unreadable
+        raise _UnreadableAnswer
     return seconds

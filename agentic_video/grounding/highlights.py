@@ -1,4 +1,4 @@
-"""How good the highlights of a video are that a model names: QVHighlights' highlight detection (HL mAP, HL Hit@1).
+"""Quality of the highlights that a model names: QVHighlights' highlight detection (HL mAP, HL Hit@1).
 
 A video is cut into clips of 2 s. Three people rated each clip within the gold windows from 0 (very bad) to 4 (very
 good); all others count as 0. A clip is a highlight to one of them from a rating on, of which papers report 4.
@@ -22,13 +22,13 @@ from agentic_video.types.row import Interval, VideoQA
 CLIP_SECONDS = 2.0
 RATERS = 3
 VERY_GOOD = 4
-"""The rating from which on a clip is a highlight, where nothing else is said."""
+"""Default least rating of a highlight."""
 MAX_CLIPS = 10_000
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """How good the clips of a video are.
+    """Ratings of a video's clips.
 
     Attributes:
         clips: By clip what each of the three people gave it, 0 to 4.
@@ -42,20 +42,13 @@ class Ratings:
 
 
 def ratings_of(qa: VideoQA) -> Ratings | None:
-    """What a row's ``extra_info`` has: ``duration`` in seconds, ``relevant_clip_ids`` and three ``saliency_scores`` for
-    each of them; None where they are missing or don't fit."""
+    """Ratings in a row's ``duration``, ``relevant_clip_ids`` and ``saliency_scores``; None where unusable."""
     duration, numbers, given = (qa.extra.get(name) for name in ("duration", "relevant_clip_ids", "saliency_scores"))
     return read_ratings(duration, numbers, given)
 
 
 def read_ratings(duration: Any, numbers: Any, given: Any) -> Ratings | None:
-    """Published ratings; None where they are missing or don't fit.
-
-    Args:
-        duration: Of the video in seconds.
-        numbers: Clips that were rated, from 0.
-        given: For each of them three ratings.
-    """
+    """Ratings of a video of ``duration`` seconds: for each rated clip's number three ratings; None where unusable."""
     if isinstance(duration, bool) or not isinstance(duration, int | float):
         return None
     if not CLIP_SECONDS <= duration <= CLIP_SECONDS * MAX_CLIPS:
@@ -64,7 +57,11 @@ def read_ratings(duration: Any, numbers: Any, given: Any) -> Ratings | None:
     if not _is_list(numbers) or not _is_list(given) or len(numbers) != len(given):
         return None
     for number, ratings in zip(numbers, given, strict=True):
-        if not _is_list(ratings) or len(ratings) != RATERS or not all(_whole(one, 0, VERY_GOOD) for one in ratings):
+        if (
+            not _is_list(ratings)
+            or len(ratings) != RATERS
+            or not all(_whole(rating, 0, VERY_GOOD) for rating in ratings)
+        ):
             return None
         if not _whole(number, 0, len(clips) - 1):
             return None
@@ -81,25 +78,14 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def clip_scores(answered: Sequence[Interval], clips: int) -> tuple[float, ...]:
-    """Scores of clips by an answer: that of the first interval which holds a clip's middle, else 0.
-
-    Args:
-        answered: Intervals in seconds, the surest first.
-        clips: Number of clips.
-    """
+    """Scores of clips by an answer, surest first: that of the first interval with a clip's middle, else 0."""
     middles = [CLIP_SECONDS * (number + 0.5) for number in range(clips)]
     ranked = [(float(len(answered) - place), *interval) for place, interval in enumerate(answered)]
     return tuple(next((score for score, start, end in ranked if start <= middle < end), 0.0) for middle in middles)
 
 
 def highlight_ap(scores: Sequence[float], ratings: Ratings, least: int = VERY_GOOD) -> float:
-    """HL mAP of one question, 0 to 1.
-
-    Args:
-        scores: Of the clips; those that are missing are 0, those beyond the video don't count.
-        ratings: Of the clips.
-        least: The rating from which on a clip is a highlight.
-    """
+    """HL mAP of one question, 0 to 1, for highlights rated ``least`` or better; missing scores are 0."""
     count = len(ratings.clips)
     padded = (*scores[:count], *[0.0] * (count - len(scores)))
     return sum(_average_precision(padded, gold) for gold in ratings.highlights(least)) / RATERS

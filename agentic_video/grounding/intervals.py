@@ -1,4 +1,4 @@
-"""How intervals of a video overlap, one with one and set with set.
+"""Overlap of intervals of a video, one with one and set with set.
 
 An interval is its start and its end in seconds. One that is empty (its end isn't after its start) or isn't finite
 overlaps with nothing: whatever is computed with it is 0, :func:`diou` its least. Nothing here divides by zero.
@@ -20,11 +20,11 @@ def length(interval: Interval) -> float:
     return end - start if start < end and math.isfinite(end - start) else 0.0
 
 
-def overlap(one: Interval, other: Interval) -> float:
+def overlap(first: Interval, second: Interval) -> float:
     """Seconds that two intervals have in common."""
-    if not length(one) or not length(other):
+    if not length(first) or not length(second):
         return 0.0
-    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
+    return max(0.0, min(first[1], second[1]) - max(first[0], second[0]))
 
 
 def iou(one: Interval, other: Interval) -> float:
@@ -62,7 +62,7 @@ def diou(one: Interval, other: Interval) -> float:
 def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """The seconds that any of some intervals covers, as intervals that don't touch, in order."""
     found: list[Interval] = []
-    for start, end in sorted(one for one in intervals if length(one)):
+    for start, end in sorted(interval for interval in intervals if length(interval)):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], end))
         else:

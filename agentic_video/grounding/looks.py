@@ -1,4 +1,4 @@
-"""How an episode's looks lie to the gold windows of its row: the same figures for every system.
+"""Coverage of a row's gold windows by an episode's looks: the same figures for every system.
 
 They are read from the times of the frames that were shown, not from what calls asked for, which each system writes in
 its own way. A frame belongs to a window whose start and end are not after and not before it.
@@ -12,8 +12,8 @@ from agentic_video.types.trajectory import Trajectory, frames_by
 
 
 @dataclass(frozen=True)
-class Looks:
-    """How an episode's looks lie to gold windows, as shares from 0 to 1.
+class WindowCoverage:
+    """Coverage of gold windows by an episode's looks, as shares from 0 to 1.
 
     Attributes:
         found: Windows that a frame of a call falls into.
@@ -31,8 +31,8 @@ class Looks:
         return figures if self.precision is None else {**figures, "looks_in_windows": self.precision}
 
 
-def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | None:
-    """How well an episode's looks cover the evidence; None for a row without windows.
+def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> WindowCoverage | None:
+    """Measure how well an episode's looks cover the evidence; None for a row without windows.
 
     A frame that was shown twice counts twice in the precision.
     """
@@ -40,7 +40,7 @@ def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | Non
         return None
     looked = [frame.time for turn in trajectory.turns for frame in frames_by(turn)]
     shown = [frame.time for frame in trajectory.frames]
-    return Looks(
+    return WindowCoverage(
         found=_share_found(windows, looked),
         shown=_share_found(windows, shown),
         precision=sum(_inside(time, windows) for time in looked) / len(looked) if looked else None,

@@ -1,4 +1,4 @@
-"""What benchmarks of temporal grounding report of one question; their figures are means over questions.
+"""Metrics of temporal grounding for one question; benchmarks report means over questions.
 
 =====================  ==============================================================================================
 metric                 of a question
@@ -59,7 +59,7 @@ def acc_at_gqa(acc: float, predicted: Interval | None, gold: Sequence[Interval])
 def average_precision(predicted: Sequence[Interval], gold: Sequence[Interval], threshold: float) -> float:
     """Average precision of predictions at an IoU, interpolated as in Pascal VOC 2010 and later (QVHighlights' script).
 
-    The surest prediction chooses first, of the windows that are still free the one that it fits best; it is a hit if
+    The surest prediction chooses first, of the free windows the best; it is a hit if
     their IoU reaches the threshold.
 
     Args:
@@ -87,7 +87,7 @@ def average_precision(predicted: Sequence[Interval], gold: Sequence[Interval], t
 
 def mean_average_precision(predicted: Sequence[Interval], gold: Sequence[Interval]) -> float:
     """The mean of :func:`average_precision` over ``MAP_THRESHOLDS``."""
-    return sum(average_precision(predicted, gold, one) for one in MAP_THRESHOLDS) / len(MAP_THRESHOLDS)
+    return sum(average_precision(predicted, gold, threshold) for threshold in MAP_THRESHOLDS) / len(MAP_THRESHOLDS)
 
 
 def of_length(gold: Sequence[Interval], group: str) -> tuple[Interval, ...]:

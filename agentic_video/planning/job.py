@@ -18,7 +18,7 @@ from agentic_video.planning.shapes import ModelShape, shape_of
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.units import GIB
 from agentic_video.video.processor_rules import ProcessorRules
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 FSDP_SIZE = f"{ACTOR}.fsdp_config.fsdp_size"

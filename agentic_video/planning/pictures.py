@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import view_budget
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import visuals_of
@@ -20,7 +21,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.processor_rules import ProcessorRules
-from agentic_video.video.sampling import nearest_indices
+from agentic_video.video.source import DrawnSource
 
 SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
 SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
@@ -78,7 +79,7 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
             changed[size] = kept
         (clips if frames else images).append(rules.tokens(*kept, frames))
     if len(clips) > 1:
-        clips.append(system.view_budget.tokens or 0)
+        clips.append(view_budget(system).tokens or 0)
     return OpeningPictures(tuple(changed.items()), max(images), max(clips))
 
 
@@ -103,27 +104,22 @@ async def _shown(system: System, rollouts: int) -> list[Frame | Clip]:
     return found
 
 
-class _BlackSource:
-    """Black frames that take no memory; a FrameSource."""
+class _BlackSource(DrawnSource):
+    """Black frames that take no memory."""
+
+    keyframe_interval = 30
 
     def __init__(self, width: int, height: int, seconds: float, fps: float = 30.0):
         count = int(seconds * fps)
         self._info = VideoInfo("plan.mp4", fps, count, seconds, width, height, 0, False, "none", "rgb24", 0.0)
 
-    async def aprobe(self, path: str) -> VideoInfo:
+    def facts(self, path: str) -> VideoInfo:
         return self._info
 
-    async def akeyframes(self, path: str) -> list[int]:
-        return list(range(0, self._info.num_frames, 30))
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self._info.width, self._info.height)
         black = np.broadcast_to(np.uint8(0), (height, width, 3))
         return [Frame(int(index), index / self._info.fps, black) for index in indices]
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        stamps = np.arange(self._info.num_frames) / self._info.fps
-        return await self.aframes(path, nearest_indices(stamps, times), size)
 
 
 class _BlackRetriever:

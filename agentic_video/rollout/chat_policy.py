@@ -1,7 +1,7 @@
-"""The policy of evaluation and of teachers: has turns said by any OpenAI-compatible chat endpoint.
+"""The policy of evaluation and of teachers: an OpenAI-compatible chat endpoint generates the turns.
 
-Text and images keep their order. A server counts the tokens, so budgets are kept by what it reports: the tokens of the
-latest request and its reply. A server also takes the stop text away that ended a turn; here it is put back, because
+Text and images keep their order. A server counts the tokens, so budgets are kept by its reports: the tokens of the
+latest request and its reply. A server also removes the stop text that ended a turn; here it is restored, because
 systems read it.
 """
 
@@ -20,29 +20,29 @@ from agentic_video.rollout.chat_template import (
     closes_unopened_thought,
     without_beginning,
 )
-from agentic_video.rollout.policy import EngineError, Utterance, aside_of, until_stop
+from agentic_video.rollout.policy import EngineError, Utterance, aside_of, cut_at_stop
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.trajectory import Aside
 
-GO_ON: Mapping[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
-"""Fields with which vLLM and SGLang go on from a reply that was begun; :attr:`ChatConfig.fields` has a say in them."""
+CONTINUE_FIELDS: Mapping[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Fields that make vLLM and SGLang continue a reply; :attr:`ChatConfig.fields` override them."""
 
 
 MAX_TOKENS = 2**31
-"""More tokens than any request has: a server that counts more doesn't count."""
+"""Most tokens of a request that are believed."""
 
 
 @dataclass(frozen=True)
 class ChatConfig(EndpointConfig):
-    """How to reach a model that plays episodes (see :class:`EndpointConfig`).
+    """Endpoint of a model that plays episodes (see :class:`EndpointConfig`).
 
     Attributes:
         timeout: Seconds for one turn.
         max_tokens: Most tokens of one turn; 0 leaves it to the server.
-        image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
+        image_format: Encoding of frames: ``jpeg`` (small) or ``png`` (exact).
         image_quality: Of ``jpeg``, 1 to 95.
         fields: More fields of each request, as the server takes them (``top_p``, ``seed``, ...); null leaves one out.
     """
@@ -56,13 +56,7 @@ class ChatConfig(EndpointConfig):
 
 @dataclass(frozen=True)
 class Usage:
-    """What an episode cost, as the server counted it; 0 where it doesn't count.
-
-    Attributes:
-        prompt_tokens: Of all requests together; each request carries the whole conversation.
-        completion_tokens: Of all replies together.
-        requests: Replies that were used.
-    """
+    """Token counts of an episode by the server, all requests and replies together; 0 if it doesn't count."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -70,15 +64,11 @@ class Usage:
 
     @classmethod
     def of(cls, choice: Mapping[str, Any]) -> "Usage":
-        """What one reply cost; a number that makes no sense is 0.
-
-        Args:
-            choice: With the reply's ``usage``, as :class:`~agentic_video.graders.endpoint.Endpoint` hands it out.
-        """
+        """Counts of one reply with its ``usage``; a number that makes no sense is 0."""
         counted = choice.get("usage") or {}
         tokens = (counted.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        prompt, said = (one if type(one) is int and 0 < one <= MAX_TOKENS else 0 for one in tokens)
-        return cls(prompt, said, 1)
+        prompt, reply = (count if type(count) is int and 0 < count <= MAX_TOKENS else 0 for count in tokens)
+        return cls(prompt, reply, 1)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -97,23 +87,16 @@ class _Reply:
 
 
 class ChatPolicy:
-    """Has turns said by a chat endpoint; see :class:`agentic_video.rollout.policy.Policy`.
+    """Generates turns with a chat endpoint; see :class:`agentic_video.rollout.policy.Policy`.
+
+    A server that moves thoughts out of the text (a reasoning parser) has them restored if the system asks for them.
 
     Args:
         endpoint: The client, shared by all episodes of an event loop.
-        config: The endpoint's config.
-        system: The way of watching: its stop texts, whose messages its observations are, and what of earlier images
-            stays in its context.
-        limits: Token budgets; None leaves them to the server. Prompt and response are kept together, as far as the
-            server says how many tokens there are: an observation is refused when nothing is left for it.
+        limits: Token budgets, prompt and response together as far as the server counts them; None for the server's.
         seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
-        reply_start: What the server's chat template begins each reply with, which the server leaves out of its text;
-            None where it isn't known: a reply that closes a thought which it never opened has had it opened.
-
-    A server that takes thoughts out of the text (a reasoning parser) has them put back where the system asks for them.
-
-    Attributes:
-        usage: What the episode has cost so far.
+        reply_start: Beginning of each reply by the server's chat template, which its text lacks; None if unknown: a
+            reply that closes a thought which it never opened then gets the opening.
     """
 
     def __init__(
@@ -185,12 +168,12 @@ class ChatPolicy:
         prefix: str,
         seed: int | None,
     ) -> _Reply:
-        """Have the server go on with a conversation."""
+        """Let the server continue a conversation."""
         fields: dict[str, Any] = {"seed": seed}
         prefix, written = begin_with(self._reply_start or "", prefix)
         if written:
             messages = [*messages, {"role": "assistant", "content": prefix}]
-            fields |= GO_ON
+            fields |= CONTINUE_FIELDS
         fields |= {**self._config.fields, "max_tokens": limit, "stop": list(stop) or None}
         try:
             reply = await self._endpoint.complete(messages, partial(self._read, stop=stop, prefix=prefix), fields)
@@ -216,7 +199,7 @@ class ChatPolicy:
         return len(self._messages)
 
     def rewrite(self, since: int, text: str) -> None:
-        """Put one turn in the place of everything said and shown since the conversation had ``since`` messages.
+        """Replace all messages since the conversation had ``since`` of them by one turn.
 
         For teachers that try a turn more than once before it counts.
         """
@@ -245,35 +228,28 @@ class ChatPolicy:
         return content
 
     def _read(self, choice: dict[str, Any], *, stop: Sequence[str], prefix: str) -> _Reply:
-        """A reply, apart from what it was made to begin with."""
+        """A reply without its forced beginning."""
         text = with_thoughts(choice) if self._asks_for_thoughts else text_of(choice)
         ended, usage = choice.get("finish_reason"), Usage.of(choice)
-        # Servers that can't go on from a prefix, and some that can, say it again; and so does a thought put back.
+        # Servers that can't continue a prefix, and some that can, repeat it; and so does a restored thought.
         rest = without_beginning(text, prefix)
         text = text if rest is None else rest
         if self._reply_start is None and not prefix and closes_unopened_thought(text):
             prefix = UNSEEN_START
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         whole = with_stop(text, stop, matched, ended, before=prefix)
-        stopped = any(one in whole for one in stop)
+        stopped = any(ending in whole for ending in stop)
         return _Reply(whole, stopped or ended != "length", usage, prefix)
 
 
 def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any, before: str = "") -> str:
-    """A turn as it was said, with the stop text at its end that ended it.
+    """Restore the stop text that ended a turn.
 
-    vLLM and SGLang say which text that was. Other servers don't: there a tag that was opened more often than it was
-    closed is the one. A server that knows no stop texts goes on after them: what follows the first is cut off.
-
-    Args:
-        text: The reply.
-        stops: The stop texts.
-        matched: What the server says it stopped at; a text, or anything else where it doesn't say.
-        ended: The reply's ``finish_reason``.
-        before: What the reply was made to start with.
+    vLLM and SGLang report it (``matched``). With other servers it is a tag that was opened more often than it was
+    closed, in the text or ``before`` it. A server that knows no stop texts continues after them: the rest is cut off.
     """
     if any(stop in text for stop in stops):
-        return until_stop(text, stops)
+        return cut_at_stop(text, stops)
     if ended != "stop":
         return text
     if isinstance(matched, str):

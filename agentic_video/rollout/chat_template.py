@@ -1,9 +1,9 @@
-"""A model's chat template: where it lies, which variables it reads, and what it writes where a reply begins.
+"""A model's chat template: its place, its variables, and its text at the beginning of a reply.
 
-Templates of thinking models end the generation prompt in ``<think>``: the model's own text goes on inside the thought.
-What a template writes there counts as the beginning of the reply (for grammars, rewards, records and viewers) and is
-never trained on. A thought that a template opens and closes at once (``enable_thinking: false``) says that there is
-none; the reply begins behind it.
+Templates of thinking models end the generation prompt in ``<think>``: the model's own text continues inside the
+thought. Such text counts as the beginning of the reply (for grammars, rewards, records and viewers) and is never
+trained on. A template that opens and closes a thought at once (``enable_thinking: false``) means that there is none;
+the reply begins after it.
 """
 
 import json
@@ -19,26 +19,13 @@ from agentic_video.utils.errors import SetupError
 logger = logging.getLogger(__name__)
 
 KWARGS_KEY = "data.apply_chat_template_kwargs"
-"""verl's key of the variables that a chat template is given."""
+"""verl's key of a chat template's variables."""
 OURS = (
-    "add_generation_prompt",
-    "chat_template",
-    "continue_final_message",
-    "conversation",
-    "documents",
-    "max_length",
-    "messages",
-    "padding",
-    "processor_kwargs",
-    "return_assistant_tokens_mask",
-    "return_dict",
-    "return_tensors",
-    "tokenize",
-    "tokenizer_kwargs",
-    "tools",
-    "truncation",
+    *("add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length"),
+    *("messages", "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict", "return_tensors"),
+    *("tokenize", "tokenizer_kwargs", "tools", "truncation"),
 )
-"""Arguments of ``apply_chat_template`` that aren't the user's to give."""
+"""Arguments of ``apply_chat_template`` that users must not set."""
 
 _THOUGHT = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = re.compile(f"<{_THOUGHT}>")
@@ -48,26 +35,24 @@ UNSEEN_START = "<think>\n"
 
 
 def template_of(processor: Any, tokenizer: Any) -> str:
-    """Chat template of a model: the processor's, which transformers and vLLM use first, else the tokenizer's.
+    """Chat template of a model: the processor's, which transformers and vLLM prefer, else the tokenizer's.
 
     Some checkpoints have it in one of the two only (``chat_template.jinja``, ``chat_template.json``).
-
-    Raises:
-        SetupError: There is none.
     """
-    of_processor, of_tokenizer = (_text(getattr(one, "chat_template", None)) for one in (processor, tokenizer))
+    of_processor, of_tokenizer = (_text(getattr(holder, "chat_template", None)) for holder in (processor, tokenizer))
     if of_processor and of_tokenizer and of_processor != of_tokenizer:
         logger.warning("the processor's chat template and the tokenizer's differ: the processor's is used")
     if found := of_processor or of_tokenizer:
         return found
     raise SetupError(
         "the model has no chat template, neither with its tokenizer nor with its processor (chat_template.jinja): copy "
-        "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template"
+        "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template",
+        key="actor_rollout_ref.model.custom_chat_template",
     )
 
 
 def template_in(folder: Path) -> str:
-    """Chat template in a checkpoint's folder, as :func:`template_of` would find it; empty where there is none."""
+    """Chat template in a checkpoint's folder (see :func:`template_of`); empty if there is none."""
     file = folder / "chat_template.jinja"
     try:
         if file.is_file():
@@ -77,11 +62,13 @@ def template_in(folder: Path) -> str:
                 held = json.loads((folder / name).read_text(encoding="utf-8"))
                 template = held.get("chat_template") if isinstance(held, Mapping) else None
                 if isinstance(template, list):  # as tokenizers write several
-                    template = {one.get("name"): one.get("template") for one in template if isinstance(one, Mapping)}
+                    template = {
+                        entry.get("name"): entry.get("template") for entry in template if isinstance(entry, Mapping)
+                    }
                 if text := _text(template):
                     return text
     except (OSError, ValueError, RecursionError):
-        return ""  # whoever loads it says more
+        return ""  # loading it will report more
     return ""
 
 
@@ -93,22 +80,18 @@ def _text(template: Any) -> str:
 
 
 def kwargs_of(data: Any) -> dict[str, Any]:
-    """Variables for the chat template in a run's ``data`` block.
-
-    Raises:
-        SetupError: They aren't a mapping with names, or hold an argument that isn't the user's.
-    """
+    """Variables for the chat template in a run's ``data`` block; SetupError if one is reserved."""
     found = data.get("apply_chat_template_kwargs") if data is not None else None
     if found is None:
         return {}
     if not isinstance(found, Mapping) and not hasattr(found, "keys"):
-        raise SetupError(f"{KWARGS_KEY}: expected names and values, got {found!r}")
+        raise SetupError(f"{KWARGS_KEY}: expected names and values, got {found!r}", key=KWARGS_KEY)
     kwargs = _plain(found)
     for name in kwargs:
         if not name.isidentifier():
-            raise SetupError(f"{KWARGS_KEY}: {name!r} is no name of a template's variable")
+            raise SetupError(f"{KWARGS_KEY}: {name!r} is no name of a template's variable", key=KWARGS_KEY)
         if name in OURS:
-            raise SetupError(f"{KWARGS_KEY}.{name}: prompts are built with a value of their own; leave it out")
+            raise SetupError(f"{KWARGS_KEY}.{name}: reserved for building prompts; leave it out", key=KWARGS_KEY)
     return kwargs
 
 
@@ -121,26 +104,21 @@ def _plain(values: Any) -> dict[str, Any]:
 
 
 def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
-    """Refuse variables that a template doesn't read: they would change no prompt.
-
-    Raises:
-        SetupError: There is one.
-    """
+    """Refuse variables that a template doesn't read: they would change no prompt."""
     for name in kwargs:
         if not re.search(rf"\b{re.escape(name)}\b", template):
             raise SetupError(
                 f"{KWARGS_KEY}.{name}: the model's chat template reads no such variable, so it would change nothing; "
-                "leave it out"
+                "leave it out",
+                key=KWARGS_KEY,
             )
 
 
 def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str] = ()) -> str:
     """Beginning of a reply that a template writes into the generation prompt; empty for most templates.
 
-    Args:
-        prompt_end: What the template writes after the last message, with the generation prompt.
-        reply_head: What it writes between that message and a recorded reply.
-        special_tokens: The tokenizer's; they are markup of the template.
+    ``prompt_end`` is the text after the last message, ``reply_head`` the text between that message and a recorded
+    reply. Special tokens are markup of the template.
     """
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_end, reply_head, strict=False)))
     header = prompt_end[:shared]
@@ -157,12 +135,7 @@ def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str
 
 
 def begin_with(start: str, prefix: str) -> tuple[str, str]:
-    """Beginning of a reply, and the part of it that is still to be written after the template's own.
-
-    Args:
-        start: What the template writes (:func:`reply_start`).
-        prefix: What the reply is to begin with; the template may have written it already.
-    """
+    """Beginning of a reply with ``prefix``, and the part of it that isn't in the template's own ``start``."""
     if not start or not prefix:
         return start + prefix, prefix
     if prefix.startswith(start):
@@ -177,7 +150,7 @@ def begin_with(start: str, prefix: str) -> tuple[str, str]:
 
 
 def without_beginning(text: str, beginning: str) -> str | None:
-    """Return the text after a reply's beginning; None if it doesn't begin so. White space around it may differ."""
+    """Return the text after a reply's beginning, white space aside; None if it begins otherwise."""
     if text.startswith(beginning):
         return text[len(beginning) :]
     wanted, given = beginning.strip(), text.lstrip()

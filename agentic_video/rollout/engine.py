@@ -1,4 +1,4 @@
-"""What a token policy asks of an engine: a request for one turn, and its completion."""
+"""The interface between a token policy and an engine."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,44 +9,32 @@ from agentic_video.types.message import Visual
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One turn that is to be generated.
-
-    Attributes:
-        prompt_ids: The whole sequence so far, placeholders of images and clips expanded.
-        visuals: The images and clips in the order of their placeholders.
-        stop: Texts after which to stop; they stay in the output.
-        max_tokens: At most this many new ids.
-        banned_ids: Ids that must not be sampled.
-    """
+    """A request for one turn."""
 
     prompt_ids: Sequence[int]
+    """The whole sequence so far, placeholders of images and clips expanded."""
     visuals: Sequence[Visual]
+    """Images and clips in the order of their placeholders."""
     stop: Sequence[str]
+    """Texts after which to stop; they stay in the output."""
     max_tokens: int
     banned_ids: Collection[int]
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What an engine generated for one turn.
-
-    Attributes:
-        token_ids: The generated ids, a stop or end-of-turn token included.
-        log_probs: Log-probability of each id under the sampling policy, or None when the engine gives none.
-        extra: Whatever else the engine reports (verl: the versions of the weights).
-    """
+    """One generated turn."""
 
     token_ids: tuple[int, ...]
+    """A stop or end-of-turn token included."""
     log_probs: tuple[float, ...] | None = None
+    """Of each id under the sampling policy; None if the engine gives none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """Other reports of the engine (verl: the versions of the weights)."""
 
 
 class Engine(Protocol):
     """Generates a continuation of token ids with images and clips."""
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Generate one turn.
-
-        Raises:
-            EngineError: Nothing could be generated.
-        """
+        """Generate one turn, or raise EngineError."""

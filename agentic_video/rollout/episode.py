@@ -1,11 +1,11 @@
-"""The turn machine: it plays episodes, and knows no system by name and no engine."""
+"""The turn loop: it plays episodes, and knows no system by name and no engine."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from agentic_video.rollout.fitted import PictureFitter
-from agentic_video.rollout.policy import EngineError, Policy, until_stop
+from agentic_video.rollout.policy import EngineError, Policy, cut_at_stop
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever, ToolError, Video
@@ -28,9 +28,8 @@ from agentic_video.video.source import FrameSource
 FORCED = (EndReason.TURN_LIMIT, EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET)
 """Ends without an answer, before which an agent may be told to answer (``System.forced_answer``)."""
 
-PASSING: frozenset[Reason] = frozenset({"timeout", "machine", "changed"})
-"""What is wrong with a video for a while, and says nothing of the agent: an episode that it cuts short ends as if the
-engine had failed, and is played again."""
+TRANSIENT_ERRORS: frozenset[Reason] = frozenset({"timeout", "machine", "changed"})
+"""Transient faults of a video's machine: the episode ends as if the engine had failed, and is retried."""
 
 
 async def play(
@@ -43,27 +42,23 @@ async def play(
     rollout_index: int = 0,
     force_answer: bool = False,
 ) -> Trajectory:
-    """Play one episode to its end; the system then finds out about it what it wants to know (:meth:`System.after`).
+    """Play one episode to its end, then let the system run its side queries (:meth:`System.after`).
 
-    Nothing that the model says makes this raise: every episode ends with a recorded reason. An observation that
-    would break the token or image budget is never appended. Frames that can't be had later end it with ``tool_error``;
-    where that may pass (a slow disk, see :data:`PASSING`) with ``engine_error``, which nobody learns from or counts.
+    No output of the model makes this raise: every episode ends with a recorded reason. An observation that would break
+    the token or image budget is never appended. Frames that are missing later end it with ``tool_error``; after a
+    transient fault (see :data:`TRANSIENT_ERRORS`) with ``engine_error``, which is neither learned from nor counted.
 
     Args:
-        system: The way of watching.
-        policy: Says the turns.
-        qa: The question and its video.
-        source: Where frames come from.
-        retriever: Finds frames by text, for systems that do.
+        retriever: Finds frames by text, for systems that search.
         rollout_index: Number of this rollout in its group.
-        force_answer: Whether ``System.forced_answer`` holds, as in validation and evaluation.
+        force_answer: Apply ``System.forced_answer``, as in validation and evaluation.
 
     Raises:
         VideoError: The video itself, or its overview, can't be read: there is nothing to play.
-        TypeError: What :meth:`System.after` returned is no plain data.
-        PluginTypeError: A method of the system returned something of another type than it must.
+        TypeError: :meth:`System.after` returned something that isn't plain data.
+        PluginTypeError: A method of the system returned a wrong type.
     """
-    rules = getattr(policy, "rules", None)  # which a policy of token ids has
+    rules = getattr(policy, "rules", None)  # a policy of token ids has them
     video = await Video.open(qa.video, source, retriever, rules, clips=shows_clips(system))
     view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
     fitter = PictureFitter(rules, source, qa.video)
@@ -79,7 +74,7 @@ async def play(
         notes = {"error": str(error)}
     except VideoError as error:
         notes = {"error": str(error)}
-        failure = EngineError(str(error)) if error.reason in PASSING else None
+        failure = EngineError(str(error)) if error.reason in TRANSIENT_ERRORS else None
     except EngineError as error:
         failure = error
     finally:
@@ -96,7 +91,7 @@ async def _play_turns(
     opening = await system.opening(view)
     if not isinstance(opening, tuple | list):
         raise return_type_error(_method(system, "opening"), "Messages in a tuple", opening)
-    if strange := [one for one in opening if not isinstance(one, Message)]:
+    if strange := [message for message in opening if not isinstance(message, Message)]:
         raise return_type_error(_method(system, "opening"), "Messages in a tuple", strange[0])
     opening = await fitter.messages(opening)
     view = replace(view, asker=asker)
@@ -129,8 +124,8 @@ async def _play_turns(
             said = await policy.say(view)
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
-        # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
-        text = replace(said, text=until_stop(said.text, system.stop)).whole(system.reply_prefix)
+        # For every system and policy: text after a stop text is neither read nor graded nor recorded.
+        text = replace(said, text=cut_at_stop(said.text, system.stop)).whole(system.reply_prefix)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
         if not isinstance(action, Calls | Answer | Illegal):
             raise return_type_error(_method(system, "parse"), "Calls, Answer or Illegal", action)
@@ -168,7 +163,7 @@ async def _play_turns(
 async def _react(
     system: System, turn: Turn, view: EpisodeView, asker: "_Asker", fitter: PictureFitter
 ) -> tuple[Turn, Observation | tuple[EndReason, str]]:
-    """What a turn that doesn't answer leads to."""
+    """React to a turn that doesn't answer: an observation, or the episode's end."""
     action: Action = turn.action
     assert not isinstance(action, Answer)
     is_last = system.is_last(view)
@@ -181,7 +176,7 @@ async def _react(
         observation = await _observed(system, action, view)
         observation = observation and await fitter.observation(observation)
     except VideoError as error:
-        end = (EndReason.ENGINE_ERROR if error.reason in PASSING else EndReason.TOOL_ERROR), str(error)
+        end = (EndReason.ENGINE_ERROR if error.reason in TRANSIENT_ERRORS else EndReason.TOOL_ERROR), str(error)
     except AsideBudgetError as error:
         end = EndReason.TOKEN_BUDGET, str(error)
     except EngineError as error:
@@ -202,8 +197,7 @@ async def _react(
 
 
 async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
-    """What a system shows after a turn that doesn't answer. A call that it, or a tool of it, refuses by an error is
-    answered as an illegal one is."""
+    """Observe a turn that doesn't answer; a ToolError is answered like an illegal call."""
     try:
         observation = await system.observe(action, view)
     except ToolError as error:
@@ -216,7 +210,7 @@ async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) 
 
 
 class _Asker:
-    """Has the model of an episode asked beside it, a bounded number of times; see :meth:`EpisodeView.ask`."""
+    """Runs an episode's side queries, a bounded number of them; see :meth:`EpisodeView.ask`."""
 
     def __init__(self, system: System, policy: Policy, fitter: PictureFitter):
         self._system, self._policy, self._fitter = system, policy, fitter
@@ -226,9 +220,9 @@ class _Asker:
     async def __call__(self, request: AsideRequest) -> Aside:
         images, system = len(request.frames), self._system
         if self._count >= system.max_asides:
-            raise AsideBudgetError(f"an episode has {system.max_asides} asides at most (max_asides)")
+            raise AsideBudgetError(f"an episode has {system.max_asides} side queries at most (max_asides)")
         if images > system.max_images:
-            raise AsideBudgetError(f"an aside with {images} images, at most {system.max_images} fit")
+            raise AsideBudgetError(f"a side query with {images} images, at most {system.max_images} fit")
         self._count += 1
         self._asked.append(asyncio.ensure_future(self._ask(request)))
         return await self._asked[-1]
@@ -238,20 +232,20 @@ class _Asker:
         return await self._policy.ask(replace(request, messages=messages))
 
     async def take(self) -> tuple[tuple[Aside, ...], EngineError | None]:
-        """The asides since the last time, in the order in which they were asked for; the others are given up.
+        """Side queries since the last call, in their order; unfinished ones are cancelled.
 
         Returns:
-            Also the engine's failure, if it failed, whatever the system made of it: an episode that the machine cut
-            short says nothing about the policy.
+            Also the engine's failure, whatever the system made of it: an episode that the machine cut short says
+            nothing about the policy.
         """
         if not self._asked:
             return (), None
         asked, self._asked = self._asked, []
         for task in asked:
-            task.cancel()  # says nothing to one that is done
+            task.cancel()  # does nothing to one that is done
         ended = await asyncio.gather(*asked, return_exceptions=True)
-        failures = [one for one in ended if isinstance(one, EngineError)]
-        return tuple(one for one in ended if isinstance(one, Aside)), failures[0] if failures else None
+        failures = [outcome for outcome in ended if isinstance(outcome, EngineError)]
+        return tuple(outcome for outcome in ended if isinstance(outcome, Aside)), failures[0] if failures else None
 
 
 async def play_attempts(
@@ -263,18 +257,10 @@ async def play_attempts(
     *,
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
-    """Play a question as in evaluation: again for as long as the system asks for it (see :meth:`System.retry`).
+    """Play a question as in evaluation: again for as long as the system's ``retry`` returns one.
 
-    An agent that has used up what it had is told to answer, where its system says so (``System.forced_answer``).
-
-    Args:
-        make_policy: A new policy for each attempt.
-
-    Returns:
-        All attempts in order; the last one counts.
-
-    Raises:
-        VideoError: The video itself, or its overview, can't be read.
+    An agent without budget left is told to answer, if its system has a ``forced_answer``. Returns all attempts in
+    order; the last one counts.
     """
     attempts: list[Trajectory] = []
     current: System | None = system
@@ -282,7 +268,8 @@ async def play_attempts(
         policy = make_policy(current)
         trajectory = await play(current, policy, qa, source, retriever, rollout_index=rollout_index, force_answer=True)
         attempts.append(trajectory)
-        current = system.retry(attempts)
+        retry = getattr(system, "retry", None)
+        current = retry(attempts) if retry else None
     return tuple(attempts)
 
 

@@ -1,7 +1,6 @@
-"""What drives an episode: a policy says something, and is shown something.
+"""The interface between an episode and the model that plays it.
 
-Here are the protocol that the episode knows and the scripted policy; rollouts have the token policy (``tokens.py``),
-evaluation and teachers also the chat policy (``chat_policy.py``).
+Rollouts use the token policy (``tokens.py``), evaluation and teachers also the chat policy (``chat_policy.py``).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,73 +13,57 @@ from agentic_video.types.trajectory import Aside, record_messages
 
 
 class EngineError(Exception):
-    """The engine behind a policy failed; the episode ends and says so."""
+    """The engine behind a policy failed; the episode ends with that reason."""
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """One turn as the policy said it.
-
-    Attributes:
-        text: Its text without what it was made to begin with (``prefix``), decoded from exactly the generated ids
-            where there are ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it
-            stops there (:func:`until_stop`).
-        num_tokens: Number of generated tokens.
-        finished: False when it was cut at the token limit.
-        forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
-            ends before it.
-        token_ids: The generated ids, the forbidden one and all after it left out; empty where there are none.
-        prefix: What the turn begins with that the policy didn't say, the chat template's part included; None: the
-            system's ``reply_prefix``.
-    """
+    """One generated turn."""
 
     text: str
+    """Without ``prefix``, decoded from exactly the generated ids. It may continue after a stop text by the rest of the
+    last token; readers stop there (:func:`cut_at_stop`)."""
     num_tokens: int
     finished: bool = True
+    """False if it was cut at the token limit."""
     forbidden: bool = False
+    """The model emitted a forbidden token (an image placeholder, say); text and ids end before it."""
     token_ids: tuple[int, ...] = ()
     prefix: str | None = None
+    """Beginning that the policy didn't generate, the chat template's part included; None: ``reply_prefix``."""
 
     def whole(self, reply_prefix: str) -> str:
-        """The turn with its beginning, as grammars and rewards read it.
-
-        Args:
-            reply_prefix: The system's.
-        """
+        """The turn with its beginning (``reply_prefix`` is the system's), as grammars and rewards read it."""
         return (reply_prefix if self.prefix is None else self.prefix) + self.text
 
 
-def until_stop(text: str, stops: Sequence[str]) -> str:
-    """A turn up to the end of the first stop text in it; all of it when it holds none.
+def cut_at_stop(text: str, stops: Sequence[str]) -> str:
+    """Cut a turn after the first stop text in it; all of it if it holds none.
 
-    What follows isn't read. Where an engine stopped, that is the tail of the token in which the stop text ends: Qwen's
-    vocabulary has 265 tokens that begin with ``>`` and go on.
+    An engine stops with the token in which the stop text ends, which may hold more: Qwen's vocabulary has 265 tokens
+    that begin with ``>`` and continue.
     """
     return text[: min((text.index(stop) + len(stop) for stop in stops if stop in text), default=None)]
 
 
 class Policy(Protocol):
-    """What an episode asks of whatever says its turns."""
+    """Generates an episode's turns."""
 
     async def begin(self, messages: Sequence[Message]) -> bool:
-        """Start an episode. False when the opening doesn't fit the token budget."""
+        """Start an episode; False if the opening doesn't fit the token budget."""
 
     async def say(self, view: EpisodeView) -> Utterance:
-        """Say one turn.
-
-        Raises:
-            EngineError: No turn could be had.
-        """
+        """Generate one turn, or raise EngineError."""
 
     async def show(self, parts: Sequence[Part]) -> bool:
-        """Append an observation. False, and nothing appended, when it doesn't fit the token budget."""
+        """Append an observation; False, and nothing appended, if it doesn't fit the token budget."""
 
     async def ask(self, request: AsideRequest) -> Aside:
-        """Say something in a conversation of its own; the episode's stays as it is. Several may be asked at a time.
+        """Answer a side query in a separate conversation; several may run at a time.
 
         Raises:
             AsideBudgetError: It doesn't fit the token budget.
-            EngineError: No reply could be had.
+            EngineError: The engine failed.
         """
 
     @property
@@ -89,13 +72,12 @@ class Policy(Protocol):
 
 
 class ScriptedPolicy:
-    """Says what a function tells it to say: for tests, benchmarks and oracles.
+    """Plays turns from a function: for tests, benchmarks and oracles.
 
     Args:
-        script: Gets the view of the episode (question, video, finished turns), returns the text of the next turn
-            without the system's ``reply_prefix``.
-        asides: Gets what is asked beside the episode, returns the reply without its prefix; None for systems that ask
-            nothing.
+        script: Maps the view of the episode (question, video, finished turns) to the text of the next turn, without
+            the system's ``reply_prefix``.
+        asides: Maps a side query to its reply without the prefix; None for systems without side queries.
     """
 
     def __init__(self, script: Callable[[EpisodeView], str], asides: Callable[[AsideRequest], str] | None = None):
@@ -114,7 +96,7 @@ class ScriptedPolicy:
 
     async def ask(self, request: AsideRequest) -> Aside:
         if self._asides is None:
-            raise EngineError("the script says nothing beside the episode: ScriptedPolicy(..., asides=...)")
+            raise EngineError("the script answers no side queries; give ScriptedPolicy(..., asides=...)")
         said = self._asides(request)
         return aside_of(request, said, num_tokens=len(said.split()))
 
@@ -132,14 +114,10 @@ def aside_of(
     finished: bool = True,
     token_ids: tuple[int, ...] = (),
 ) -> Aside:
-    """The aside of a request and of what was said to it.
-
-    Args:
-        said: Without the prefix; what follows the first stop text is left out.
-    """
+    """Record a side query and its reply (without the prefix), which is cut after the first stop text."""
     return Aside(
         messages=record_messages(request.messages),
-        text=request.prefix + until_stop(said, request.stop),
+        text=request.prefix + cut_at_stop(said, request.stop),
         num_tokens=num_tokens,
         prompt_tokens=prompt_tokens,
         finished=finished,

@@ -1,9 +1,7 @@
-"""An episode's first frames before the episode: what its system would show first is decoded and nothing else done."""
-
-from __future__ import annotations
+"""Decoding an episode's first frames before the episode."""
 
 import contextlib
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,60 +11,43 @@ from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.errors import VideoError
-from agentic_video.video.index import VideoInfo
 from agentic_video.video.processor_rules import ProcessorRules
-from agentic_video.video.source import ServingSource
+from agentic_video.video.source import FrameReply, FrameRequest, FrameSource
 
 
 async def prefetch_opening(
     system: System,
     qa: VideoQA,
-    source: ServingSource,
+    source: FrameSource,
     retriever: Retriever | None = None,
     rules: ProcessorRules | None = None,
 ) -> int:
-    """Have the frames of an episode's opening at hand in the store, while nothing else needs its decoders.
+    """Decode the frames of an episode's opening into the store while its decoders are idle.
 
-    Args:
-        system: Its opening is played, and dropped; it sees black frames.
-        source: The store of the node on which the episode will be played.
-        retriever: What finds frames by text, for systems that open with such frames.
-        rules: The sizes that the model's processor keeps.
-
-    Returns:
-        How many of the frames are at hand then; 0 for a row or a video that can't be played, which the episode will
-        say itself.
+    The opening is made of black frames and dropped. A row or a video that can't be played is left to the episode to
+    report. Returns the number of frames that are in the store then.
     """
-    ahead = _AheadSource(source)
-    with contextlib.suppress(VideoError, RowError):
+    ahead = _PrefetchingSource(source)
+    with contextlib.suppress(VideoError, RowError, ValueError):
         video = await Video.open(qa.video, ahead, retriever, rules, clips=shows_clips(system))
         await system.opening(EpisodeView(qa, video))
     return ahead.ready
 
 
-class _AheadSource:
-    """A source whose frames are decoded into the store, and come back black and without their times."""
+class _PrefetchingSource:
+    """Decodes frames into the store, and returns black ones with wrong times."""
 
-    def __init__(self, source: ServingSource) -> None:
+    def __init__(self, source: FrameSource) -> None:
         self._source = source
         self.ready = 0
 
-    async def aprobe(self, path: str) -> VideoInfo:
-        return await self._source.aprobe(path)
-
-    async def akeyframes(self, path: str) -> list[int]:
-        return await self._source.akeyframes(path)
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        self.ready += await self._source.aprefetch(path, indices, size)
-        return [Frame(index, 0.0, await self._black(path, size)) for index in indices]
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        self.ready += await self._source.aprefetch_at(path, times, size)
-        return [Frame(0, time, await self._black(path, size)) for time in times]
-
-    async def _black(self, path: str, size: tuple[int, int] | None) -> np.ndarray:
-        if size is None:
-            info = await self._source.aprobe(path)
-            size = info.width, info.height
-        return np.broadcast_to(np.uint8(0), (size[1], size[0], 3))
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """See :meth:`FrameSource.serve`."""
+        if not len(request.indices) and not len(request.times):
+            return await self._source.serve(request)
+        reply = await self._source.serve(replace(request, prefetch=True))
+        self.ready += reply.prefetched
+        width, height = request.size or (reply.info.width, reply.info.height)
+        black = np.broadcast_to(np.uint8(0), (height, width, 3))
+        frames = [Frame(int(index), 0.0, black) for index in request.indices]
+        return replace(reply, frames=frames or [Frame(0, time, black) for time in request.times])

@@ -1,7 +1,7 @@
-"""An episode's token ids from its record: what a rollout would have built, turn by turn, by the rollout's own code.
+"""Rebuilding an episode's token ids from its record, turn by turn, with the rollout's own code.
 
-Nothing is looked up again: what the agent was shown is in the record, so neither the system's tools nor the video are
-needed. Frames stay references; their pixels are fetched by whoever trains on them.
+The record holds everything that the agent was shown, so neither the system's tools nor the video are needed. Frames
+stay references; their pixels are fetched for training.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from typing import Any, cast
 from agentic_video.rollout.chat_template import KWARGS_KEY, without_beginning
 from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.engine import Completion, GenerationRequest
-from agentic_video.rollout.policy import EngineError, until_stop
+from agentic_video.rollout.policy import EngineError, cut_at_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.tools.base import Video
@@ -33,29 +33,23 @@ from agentic_video.video.processor_rules import ProcessorRules
 
 
 class ReplayError(ValueError):
-    """An episode that can't be built again; the message says why."""
+    """An episode that can't be rebuilt."""
 
 
 @dataclass(frozen=True)
 class ReplayedSequence:
-    """One sequence that the engine saw, its images and clips as references.
-
-    Attributes:
-        prompt_ids: Ids of the opening.
-        response_ids: Everything after it.
-        response_mask: 1 for each id that the model said in a turn with loss, 0 for every other.
-        visuals: The images and clips in the order of their placeholders.
-        turns: Of each turn that the model said in it: its number in the episode, and its begin and end in ``ids``, what
-            it was made to start with included.
-        aside: The begin and end of the reply, likewise, where the sequence is an aside's.
-    """
+    """One sequence of the engine, its images and clips as references."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     response_mask: tuple[int, ...]
+    """1 for each generated id of a turn with loss, 0 for every other."""
     visuals: tuple[FrameRef | ClipRef, ...]
+    """In the order of their placeholders."""
     turns: tuple[tuple[int, int, int], ...] = ()
+    """Number in the episode of each turn in it, and its begin and end in ``ids``, forced beginning included."""
     aside: tuple[int, int] | None = None
+    """Begin and end of the reply, if it is a side query's sequence."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -64,22 +58,18 @@ class ReplayedSequence:
 
     @property
     def replies(self) -> tuple[tuple[int, int], ...]:
-        """Begin and end in ``ids`` of all that the model said, turns or an aside."""
+        """Begin and end in ``ids`` of all replies, turns or a side query."""
         turns = tuple((start, end) for _, start, end in self.turns)
         return turns if self.aside is None else (*turns, self.aside)
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
-        """1 for each id that is learnt; as long as ``ids``."""
+        """1 for each trained id; as long as ``ids``."""
         return (0,) * len(self.prompt_ids) + self.response_mask
 
 
 class ScriptEngine:
-    """Stands in for the engine: "generates" given ids, turn by turn.
-
-    Args:
-        turns: The ids of each turn.
-    """
+    """Stands for the engine: "generates" given ids, turn by turn."""
 
     def __init__(self, turns: Sequence[Sequence[int]]):
         self._turns = iter(turns)
@@ -90,33 +80,26 @@ class ScriptEngine:
 
 
 def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
-    """The ids of a turn that was written rather than generated, as an engine would end it.
-
-    The first stop text ends a turn; without one the model says that it is done.
-    """
-    ids = chat_format.encode(until_stop(text, stop))
+    """Ids of a written turn, ended as an engine would: by the first stop text, or else the end-of-turn token."""
+    ids = chat_format.encode(cut_at_stop(text, stop))
     if not any(ending in text for ending in stop):
         ids += [min(chat_format.eos_ids)]
     return ids
 
 
 def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "") -> list[int]:
-    """The ids that a recorded turn, or an aside, was, or the closest thing to them.
+    """Ids of a recorded turn or side query after ``prefix``, or the closest thing to them.
 
-    Recorded ids are used where this tokenizer reads them as the recorded text, which ends with the first stop text
-    whatever else the last token holds. Otherwise (another model said it, or the record has no ids) the text is encoded:
-    the ids spell the same text, but may cut it into other tokens than its author did, and a turn that was cut at its
-    limit ends there.
-
-    Args:
-        prefix: What the recorded text starts with that the environment wrote.
+    Recorded ids are used if this tokenizer reads them as the recorded text, up to its first stop text. Otherwise
+    (another model's turn, or a record without ids) the text is encoded: into the same text, but maybe other tokens, and
+    a turn that was cut at its limit ends there.
     """
     rest = without_beginning(said.text, prefix)
     text = said.text if rest is None else rest
     if said.token_ids and max(said.token_ids) < len(chat_format.tokenizer):
-        ids = chat_format.until_stop(said.token_ids, stop)
+        ids = chat_format.ids_until_stop(said.token_ids, stop)
         spelled = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
-        if until_stop(spelled, stop) == until_stop(text, stop):
+        if cut_at_stop(spelled, stop) == cut_at_stop(text, stop):
             return ids
     return written_ids(text, chat_format, stop) if said.finished else chat_format.encode(text)
 
@@ -124,16 +107,10 @@ def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], p
 async def replay(
     trajectory: Trajectory, qa: VideoQA, system: System, chat_format: ChatFormat, limits: TokenLimits
 ) -> tuple[ReplayedSequence, ...]:
-    """Build an episode's sequences again: one, or one for each turn where a system forgets earlier images.
+    """Rebuild an episode's sequences: one, or one for each turn if the system forgets earlier images.
 
-    Before them stand those of its asides, where the system's asides are trained on; those of turns without loss are
-    left out.
-
-    Args:
-        limits: Budgets that the sequences must keep.
-
-    Raises:
-        ReplayError: The episode was played with another system, says nothing, or breaks a budget.
+    Trained side queries come first; those of turns without loss are left out. ReplayError: the episode was played with
+    another system, is empty, or breaks a budget.
     """
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
@@ -144,7 +121,7 @@ async def replay(
     said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
-        raise ReplayError("a turn says nothing")
+        raise ReplayError("a turn is empty")
     for number, (_, ids) in enumerate(spoken, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
             raise ReplayError(f"turn {number} writes out the token that ends a turn")
@@ -177,8 +154,8 @@ async def replay(
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
-    found = [_replayed(one, aside=place) for one, place in asides]
-    found += [_replayed(one, tuple(places[id(one)])) for one in policy.sequences]
+    found = [_replayed(sequence, aside=span) for sequence, span in asides]
+    found += [_replayed(sequence, tuple(places[id(sequence)])) for sequence in policy.sequences]
     for sequence in found:
         _check_recorded(sequence)
     return tuple(found)
@@ -195,13 +172,13 @@ def _check_recorded(sequence: ReplayedSequence) -> None:
 
 
 def _replayed(
-    one: TokenSequence, turns: tuple[tuple[int, int, int], ...] = (), aside: tuple[int, int] | None = None
+    sequence: TokenSequence, turns: tuple[tuple[int, int, int], ...] = (), aside: tuple[int, int] | None = None
 ) -> ReplayedSequence:
     return ReplayedSequence(
-        tuple(one.prompt_ids),
-        tuple(one.response_ids),
-        tuple(one.response_mask),
-        tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
+        tuple(sequence.prompt_ids),
+        tuple(sequence.response_ids),
+        tuple(sequence.response_mask),
+        tuple(cast(FrameRef | ClipRef, shown) for shown in sequence.visuals),
         turns,
         aside,
     )
@@ -210,33 +187,34 @@ def _replayed(
 async def _replay_asides(
     trajectory: Trajectory, system: System, chat_format: ChatFormat, limits: TokenLimits
 ) -> list[tuple[TokenSequence, tuple[int, int]]]:
-    """The sequences of the asides that are learnt from, and where each one's reply is, its prefix included."""
+    """Sequences of the trained side queries, and the span of each reply, its prefix included."""
     asides = [aside for turn in trajectory.turns if turn.loss_mask for aside in turn.asides] + [*trajectory.asides]
     for number, aside in enumerate(asides, start=1):
-        _check_beginning(f"aside {number}", aside.text, chat_format.beginning(aside.prefix), chat_format)
-    found = ((one, turn_ids(one, chat_format, one.stop, chat_format.beginning(one.prefix))) for one in asides)
-    said = [(one, ids) for one, ids in found if ids]
+        _check_beginning(f"side query {number}", aside.text, chat_format.beginning(aside.prefix), chat_format)
+    found = ((aside, turn_ids(aside, chat_format, aside.stop, chat_format.beginning(aside.prefix))) for aside in asides)
+    said = [(aside, ids) for aside, ids in found if ids]
     policy = TokenPolicy(ScriptEngine([ids for _, ids in said]), chat_format, limits, system)
     for number, (aside, ids) in enumerate(said, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
-            raise ReplayError(f"aside {number} writes out the token that ends a reply")
+            raise ReplayError(f"side query {number} writes out the token that ends a reply")
         request = AsideRequest(_messages(aside.messages, chat_format.rules), limits.turn, aside.stop, aside.prefix)
         try:
             again = await policy.ask(request)
         except (EngineError, AsideBudgetError) as error:
-            raise ReplayError(f"aside {number}: {error}") from error
+            raise ReplayError(f"side query {number}: {error}") from error
         if again.num_tokens < len(ids):
             raise ReplayError(
-                f"aside {number} has {len(ids)} tokens: too many for a turn ({limits.turn}, "
+                f"side query {number} has {len(ids)} tokens: too many for a turn ({limits.turn}, "
                 "agentic_video.max_turn_tokens) or for what is left of prompt and response, or one of them is a token "
                 "that only the environment may write"
             )
-    lengths = [chat_format.beginning_tokens(one.prefix) + len(ids) for one, ids in said]
-    return [(one, (len(one) - length, len(one))) for one, length in zip(policy.aside_sequences, lengths, strict=True)]
+    lengths = [chat_format.beginning_tokens(aside.prefix) + len(ids) for aside, ids in said]
+    pairs = zip(policy.aside_sequences, lengths, strict=True)
+    return [(sequence, (len(sequence) - length, len(sequence))) for sequence, length in pairs]
 
 
 def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFormat) -> None:
-    """See that a recorded reply begins as this model's replies do."""
+    """Check that a recorded reply begins as this model's replies do."""
     if without_beginning(text, beginning) is not None:
         return
     why = "as the system has all turns begin"
@@ -246,18 +224,18 @@ def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFor
 
 
 def _messages(recorded: Sequence[RecordedMessage], rules: ProcessorRules) -> tuple[Message, ...]:
-    return tuple(Message(cast(Any, one.role), _shown(one.parts, rules)) for one in recorded)
+    return tuple(Message(cast(Any, message.role), _shown(message.parts, rules)) for message in recorded)
 
 
 def _check_texts(trajectory: Trajectory) -> None:
-    """See that a tokenizer can read what was said and shown."""
+    """Check that a tokenizer can read all recorded texts."""
     texts = [("the opening", part) for message in trajectory.opening for part in message.parts]
     for number, turn in enumerate(trajectory.turns, start=1):
         texts += [(f"turn {number}", turn.text)]
         texts += [(f"the observation after turn {number}", part) for part in turn.observation]
     for number, aside in enumerate(trajectory.all_asides, start=1):
-        texts += [(f"aside {number}", text) for text in (aside.text, aside.prefix)]
-        texts += [(f"aside {number}", part) for message in aside.messages for part in message.parts]
+        texts += [(f"side query {number}", text) for text in (aside.text, aside.prefix)]
+        texts += [(f"side query {number}", part) for message in aside.messages for part in message.parts]
     for where, text in texts:
         if isinstance(text, str) and not is_unicode(text):
             raise ReplayError(f"{where} holds half of a surrogate pair, which is no text")
@@ -269,7 +247,7 @@ def _shown(parts: Sequence[RecordedPart], rules: ProcessorRules) -> tuple[Part, 
 
 
 def _kept(part: RecordedPart, rules: ProcessorRules) -> RecordedPart:
-    """A recorded picture at the size that the model's processor keeps: another model may have been shown another."""
+    """Resize a recorded picture to the model's processor: another model's may have had another size."""
     if isinstance(part, str):
         return part
     width, height = rules.kept(part.width, part.height, clip_frames(part))

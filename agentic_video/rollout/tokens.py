@@ -27,21 +27,18 @@ _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u29
 class ChatFormat:
     """Renders messages and observations to token ids with a model's own chat template.
 
+    ``reply_start`` is the beginning of each reply that the template writes (``<think>``, of thinking models); mostly
+    empty.
+
     Args:
-        tokenizer: A Hugging Face tokenizer with a chat template.
-        image_processor: The model's image processor; it says how many patches an image of a size has.
-        image_token: The placeholder that stands for one merged patch of an image.
-        video_processor: The model's video processor, which does the same for clips; None where none is shown.
-        video_token: The placeholder of a clip.
+        image_processor: Counts the patches of an image; ``video_processor`` those of a clip, None for no clips.
+        image_token: Placeholder of one merged patch of an image; ``video_token`` that of a clip.
         template: The chat template; None: the tokenizer's.
         template_kwargs: Variables for the template (``data.apply_chat_template_kwargs``).
 
     Raises:
         ValueError: The template doesn't render a conversation as consecutive turns.
         SetupError: There is no template, or it reads no such variable.
-
-    Attributes:
-        reply_start: What the template itself begins each reply with (``<think>``, of thinking models); mostly empty.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class ChatFormat:
         self._image_text = self._markup("image", image_token)
         self._markups = {"user": self._turn_markup("user")}
         self._start_tokens = self._count_start()
-        # All rollouts of a group have the same opening.
+        # All rollouts of a group share the opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
         self._clip_ids = lru_cache(maxsize=256)(self._render_clip)
 
@@ -81,13 +78,7 @@ class ChatFormat:
     def of(
         cls, processor: Any, tokenizer: Any = None, template_kwargs: Mapping[str, Any] | None = None
     ) -> "ChatFormat":
-        """The format of a model.
-
-        Args:
-            processor: Its Hugging Face processor, whose chat template comes before the tokenizer's.
-            tokenizer: Its tokenizer; None: the processor's.
-            template_kwargs: Variables for the template.
-        """
+        """Build the format of a model from its Hugging Face processor, whose chat template has precedence."""
         tokenizer = tokenizer or processor.tokenizer
         return cls(
             tokenizer,
@@ -104,24 +95,24 @@ class ChatFormat:
         return str(rendered)
 
     def _message(self, role: str, text: str) -> dict[str, Any]:
-        """A message as the template takes it: some templates read texts, others lists of parts only."""
+        """A message in the template's form: some templates read texts, others lists of parts only."""
         return {"role": role, "content": [{"type": "text", "text": text}] if self._as_parts else text}
 
     def _wants_parts(self) -> bool:
-        """Whether the template drops, or fails at, a message that is a plain text."""
+        """Return True if the template drops, or fails at, a message that is a plain text."""
         try:
             return self._template([{"role": "user", "content": _FIRST}]).count(_FIRST) != 1
-        except Exception:  # whatever a template raises; with parts it may do, or say why not
+        except Exception:  # a template may raise anything; with parts it may work, or say why not
             return True
 
     def _reply_header(self) -> tuple[str, str]:
-        """The generation prompt, and what of it begins the reply."""
+        """The generation prompt, and the part of it that begins the reply."""
         opening = [self._message("user", _FIRST)]
         asked, plain = self._template(opening, add_generation_prompt=True), self._template(opening)
         told = self._template(
             [*opening, self._message("assistant", _REPLY), self._message("user", _SECOND)], add_generation_prompt=True
         )
-        if any(one.count(_FIRST) != 1 for one in (asked, told)) or told.count(_REPLY) != 1:
+        if any(rendered.count(_FIRST) != 1 for rendered in (asked, told)) or told.count(_REPLY) != 1:
             raise ValueError("the chat template doesn't render each message once, in order")
         before, after = asked.split(_FIRST)
         if not told.startswith(before + _FIRST):
@@ -137,7 +128,7 @@ class ChatFormat:
         return next(count for count in counts if self.decode(ids[len(ids) - count :]).endswith(self.reply_start))
 
     def _turn_markup(self, role: ObservationRole) -> tuple[str, str]:
-        """The template's own text between a reply and the next message, and after that message."""
+        """Text of the template between a reply and the next message, and after that message."""
         roles = (("user", _FIRST), ("assistant", _REPLY), (role, _SECOND))
         conversation = [self._message(*message) for message in roles]
         rendered = self._template(conversation, add_generation_prompt=True)
@@ -149,7 +140,7 @@ class ChatFormat:
         return head, after
 
     def _markup(self, kind: str, placeholder: str) -> str:
-        """How the template writes one image, or one video."""
+        """Text of the template for one image, or one video."""
         visual, texts = {"type": kind}, [{"type": "text", "text": text} for text in (_FIRST, _SECOND, _REPLY)]
         content = [texts[0], visual, texts[1], visual, texts[2]]
         rendered = self._template([{"role": "user", "content": content}])
@@ -173,7 +164,7 @@ class ChatFormat:
 
     @cached_property
     def _video_ends(self) -> tuple[list[int], list[int]]:
-        """The ids before and after the placeholders of a clip, or of a temporal patch."""
+        """Ids before and after the placeholders of a clip, or of a temporal patch."""
         before, after = self._video_text.split(self.video_token)
         return self.encode(before), self.encode(after)
 
@@ -183,11 +174,7 @@ class ChatFormat:
         return [*before, *[self.video_token_id] * count, *after]
 
     def clip_ids(self, clip: ClipLike, *, placeholders: bool = True) -> list[int]:
-        """Ids of a clip; they don't depend on what stands before or after it.
-
-        Args:
-            placeholders: False: with one placeholder in place of each run of them.
-        """
+        """Ids of a clip, whatever stands before or after it; without ``placeholders`` one placeholder for each run."""
         per_patch = self.visual_tokens(clip)
         if self.rules.clip_total:
             per_patch //= len(patch_times(clip.times))
@@ -203,7 +190,7 @@ class ChatFormat:
         return tuple(ids)
 
     def bare_clip_ids(self) -> list[int]:
-        """Ids of a clip before anything is known of it, as the chat template writes it: one placeholder."""
+        """Ids of a clip as the chat template writes it: one placeholder."""
         return self._placeholder_ids(1)
 
     def visual_tokens(self, shown: "Visual | ImageRef | VideoRef | FrameRef | ClipRef | ClipLike") -> int:
@@ -226,7 +213,7 @@ class ChatFormat:
         return "".join(pieces)
 
     def _with_visuals(self, ids: Sequence[int], parts: Sequence[Part]) -> list[int]:
-        """Ids with what each image and clip is in place of what the template writes: one placeholder.
+        """Expand the one placeholder that the template writes for each image and clip.
 
         Tokenizing a placeholder a thousand times takes longer than everything else between two turns.
         """
@@ -249,11 +236,11 @@ class ChatFormat:
         """Text of token ids, special tokens written out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def until_stop(self, ids: Sequence[int], stops: Sequence[str]) -> list[int]:
-        """Ids of a turn up to the token in which the first stop text ends; all of them when they spell none.
+    def ids_until_stop(self, ids: Sequence[int], stops: Sequence[str]) -> list[int]:
+        """Cut ids after the token in which the first stop text ends; all of them if they spell none.
 
-        An engine that is handed several tokens at a time may go on after a stop text. The ids up to it are those of one
-        that stopped there.
+        An engine that is handed several tokens at a time may continue after a stop text. The ids up to it are those of
+        an engine that stopped there.
         """
         kept = list(ids)
 
@@ -274,11 +261,9 @@ class ChatFormat:
         return self._with_visuals(ids, [part for message in messages for part in message.parts])
 
     def prefix_ids(self, text: str) -> list[int]:
-        """Ids of what a reply is made to start with, which follow the header of the reply; those of
-        :attr:`reply_start` stand there already.
+        """Ids of a forced beginning of a reply, after the reply's header and :attr:`reply_start`.
 
-        They are tokenised by themselves, so that the ids before them are those of a reply without a prefix. A special
-        token that is written out is broken up, as everywhere.
+        They are tokenised by themselves, so that the ids before them are those of a reply without a prefix.
         """
         rest = begin_with(self.reply_start, text)[1]
         return self.encode(self._text((rest,))) if rest else []
@@ -296,16 +281,12 @@ class ChatFormat:
         return tuple(self.encode(self._template(messages, add_generation_prompt=True)))
 
     def check_role(self, role: ObservationRole) -> None:
-        """Make sure that observations can be messages of this role.
-
-        Raises:
-            ValueError: The model's chat template has no such messages.
-        """
+        """Raise ValueError if the model's chat template has no messages of this role."""
         if role in self._markups:
             return
         try:
             self._markups[role] = self._turn_markup(role)
-        except Exception as error:  # whatever a template raises
+        except Exception as error:  # a template may raise anything
             raise ValueError(
                 f"agentic_video.system.observation_role: the model's chat template has no messages of the role {role} "
                 f"({error}); set user"
@@ -316,11 +297,8 @@ class ChatFormat:
 
         Args:
             parts: Text, images and clips of the observation.
-            after: The ids generated in the turn before; when they end with the end-of-turn token, it isn't repeated.
-            role: Whose message it is.
-
-        Raises:
-            ValueError: See :meth:`check_role`.
+            after: Ids generated in the previous turn; an end-of-turn token at their end isn't repeated.
+            role: Role of the message.
         """
         self.check_role(role)
         head, tail = self._markups[role]
@@ -331,13 +309,7 @@ class ChatFormat:
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Token budgets of an episode.
-
-    Attributes:
-        prompt: Most tokens of the opening.
-        response: Most tokens of everything after it, observations included.
-        turn: Most generated tokens of one turn.
-    """
+    """Token budgets: of the opening, of everything after it, and of the generated ids of one turn."""
 
     prompt: int
     response: int
@@ -345,14 +317,10 @@ class TokenLimits:
 
 
 class TokenSequence:
-    """An episode as ids: the prompt, and a response of generated and of shown ids with its mask.
+    """An episode as ids: the prompt (the opening), and a response of generated and of shown ids.
 
-    Attributes:
-        prompt_ids: Ids of the opening.
-        response_ids: Everything after it.
-        response_mask: 1 for each generated id, 0 for each shown one; as long as ``response_ids``.
-        log_probs: Log-probability of each generated id, 0.0 for shown ones; as long as ``response_ids``.
-        visuals: The images and clips in the order of their placeholders.
+    ``response_mask`` is 1 for each generated id, 0 for each shown one; ``log_probs`` 0.0 for shown ones; both are as
+    long as ``response_ids``. ``visuals`` are in the order of their placeholders.
     """
 
     def __init__(self, prompt_ids: Sequence[int], visuals: Sequence[Visual]):
@@ -387,45 +355,31 @@ class TokenSequence:
 
 
 @dataclass(frozen=True)
-class _Generated:
-    """What an engine said, up to its end.
-
-    Attributes:
-        ids: All that may stand in a sequence: those up to a stop text, and before a forbidden one.
-        log_probs: Of these ids, if the engine gives any.
-        text: What they spell, the end-of-turn token left out.
-        finished: Whether they end as a reply ends.
-        forbidden: Whether a forbidden one followed.
-    """
+class _Generation:
+    """Generated ids up to a stop text, and before a forbidden id."""
 
     ids: list[int]
     log_probs: list[float] | None
     text: str
+    """Text of the ids, the end-of-turn token left out."""
     finished: bool
     forbidden: bool
+    """A forbidden id followed."""
 
 
 class TokenPolicy:
-    """The policy of rollouts: has turns generated by an engine, and keeps the ids.
-
-    Args:
-        engine: Generates ids.
-        chat_format: Renders what the environment writes.
-        limits: Token budgets.
-        system: The way of watching: its stop texts, whose messages its observations are, and what of earlier images
-            stays in its context.
-
-    Raises:
-        ValueError: The model's chat template has no messages of that role.
+    """The policy of rollouts: an engine generates the turns, and their ids are kept.
 
     Attributes:
-        rules: The sizes of pictures that the model's processor keeps; it is shown no others.
-        sequences: What the engine saw and said. One sequence when everything stays in the context; with
+        rules: Picture sizes that the model's processor keeps; no others are shown.
+        sequences: The engine's prompts and generations. One sequence if everything stays in the context; with
             ``latest_evidence`` one for each turn, in each of which only that turn's ids are generated ones.
-        asides_usage: Prompt and generated tokens of all asides.
-        aside_sequences: What the engine saw and said beside the episode, one sequence for each aside, in the order in
-            which they ended; kept where the system's asides are trained on.
-        extra: What else the engine reported of each generation.
+        asides_usage: Prompt and generated tokens of all side queries.
+        aside_sequences: One sequence for each side query, in the order in which they ended, if the system trains them.
+        extra: Other reports of the engine about each generation.
+
+    Raises:
+        ValueError: The model's chat template has no messages of the observations' role.
     """
 
     def __init__(self, engine: Engine, chat_format: ChatFormat, limits: TokenLimits, system: System):
@@ -491,14 +445,14 @@ class TokenPolicy:
         room = self._limits.prompt + self._limits.response - len(ids)
         if room < 1:
             raise AsideBudgetError(
-                f"an aside of {len(ids)} tokens doesn't fit: prompt and response have {len(ids) + room} together"
+                f"a side query of {len(ids)} tokens doesn't fit: prompt and response have {len(ids) + room} together"
             )
         room = min(request.max_tokens, self._limits.turn, self._limits.response, room)
         said = await self._generate(ids, visuals, request.stop, room)
         prompts, generated = self.asides_usage
         self.asides_usage = (prompts + len(ids), generated + len(said.ids))
         if self._system.train_asides and said.ids:
-            # What no prompt may be as long as, is a part of the response that the environment wrote.
+            # A prompt beyond its budget continues in the response, as text of the environment.
             sequence = TokenSequence(ids[: self._limits.prompt], visuals)
             sequence.append_shown(ids[self._limits.prompt :], [])
             sequence.append_generated(said.ids, said.log_probs)
@@ -514,12 +468,12 @@ class TokenPolicy:
 
     async def _generate(
         self, ids: Sequence[int], visuals: Sequence[Visual], stop: Sequence[str], room: int
-    ) -> _Generated:
-        """Have the engine go on after some ids."""
+    ) -> _Generation:
+        """Let the engine continue after some ids."""
         banned = self._format.banned_ids
         completion = await self._engine.generate(GenerationRequest(ids, tuple(visuals), stop, room, banned))
         self.extra.append(completion.extra)
-        said = self._format.until_stop(completion.token_ids[:room], stop)
+        said = self._format.ids_until_stop(completion.token_ids[:room], stop)
         if not said:
             raise EngineError("the engine generated nothing")
         # Sampling is asked not to emit these; one that slips through would put a placeholder without an image, or a
@@ -528,11 +482,11 @@ class TokenPolicy:
         kept = said[:allowed]
         ended = bool(kept) and kept[-1] in self._format.eos_ids
         text = self._format.decode(kept[:-1] if ended else kept)
-        return _Generated(
+        return _Generation(
             kept,
             None if completion.log_probs is None else list(completion.log_probs)[:allowed],
             text,
-            finished=ended or any(one in text for one in stop),
+            finished=ended or any(ending in text for ending in stop),
             forbidden=allowed < len(said),
         )
 
@@ -561,8 +515,8 @@ class TokenPolicy:
         for visual in visuals:
             self.rules.require_kept(visual.width, visual.height, clip_frames(visual))
         for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
-            shown = [one for one in visuals if isinstance(one, Clip | ClipRef) == (kind == "video")]
-            expected = sum(self._format.visual_tokens(one) for one in shown)
+            shown = [visual for visual in visuals if isinstance(visual, Clip | ClipRef) == (kind == "video")]
+            expected = sum(self._format.visual_tokens(visual) for visual in shown)
             found = sum(token == token_id for token in ids)
             if found != expected:
                 raise ValueError(f"{found} {kind} placeholders rendered for {kind}s that need {expected}")

@@ -80,7 +80,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
         endpoint: The server.
         messages: What is asked, as chat completions take it.
         read: Reads the reply without what a reasoning model thought before it; raises
-            :class:`~agentic_video.graders.endpoint.Unreadable` to have it asked for again.
+            :class:`~agentic_video.graders.endpoint.UnreadableReply` to have it asked for again.
 
     Raises:
         EndpointError: No readable reply.

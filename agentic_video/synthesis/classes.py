@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from agentic_video.synthesis.imitation import demonstration_fault
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.record import Record
@@ -163,4 +164,4 @@ def imitable(trajectory: Trajectory, played: System | None = None) -> bool:
     system = played
     if system is None or system.name != trajectory.system:
         system = system_class(trajectory.system)() if trajectory.system in SYSTEMS else None
-    return system is None or system.demonstration_fault(trajectory) is None
+    return system is None or demonstration_fault(system, trajectory) is None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.plan import fit_limits
@@ -208,7 +209,7 @@ def _players(options: ClassifyOptions) -> dict[str, Teacher]:
             tiny = backend_class(player.spec.engine).one_token_frames
             alone = baseline_of(player.system, options.base_frames, tiny=tiny)
         else:
-            alone = player.system.direct()
+            alone = without_tools(player.system)
         settings = replace(player.settings, system=alone)
         limits = player.limits if player.spec.engine == "chat" else fit_limits(alone, player.limits)
         players["base"] = replace(player, settings=settings, limits=limits)

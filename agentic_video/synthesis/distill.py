@@ -18,6 +18,7 @@ from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, transcript
+from agentic_video.synthesis.imitation import taught_by_team
 from agentic_video.synthesis.inputs import content_of, read_questions
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
@@ -97,7 +98,7 @@ def distill(options: DistillOptions) -> Finished:
     check_files(options.data, "--data")
     teacher = prepare(options.teacher)
     teacher.check_samples(options.samples)
-    team = options.team if teacher.system.taught_by_team else None
+    team = options.team if taught_by_team(teacher.system) else None
     if options.templates is not None and teacher.system.name != METHODS["templates"]:
         raise SetupError(f"{OPTION}: the templates are {METHODS['templates']}'s, not {teacher.system.name}'s")
     if team is not None:
@@ -152,7 +153,7 @@ def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
         SetupError: It isn't there, or is one of several.
     """
     chat = chat_config(server, "--critic", "--critic-model")
-    return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.visual_token_side)
+    return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.size_factor)
 
 
 def write_outputs(job: Job, options: JobOptions, title: str, more: Mapping[str, int] | None = None) -> str:

@@ -32,7 +32,9 @@ from agentic_video.utils.errors import SetupError
 from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 
 MAX_EXAMPLE_CHARS = 600
 MIN_PIXELS, SIZE_FACTOR = 56 * 56, 28
@@ -247,11 +249,12 @@ async def _ask(
 
     async def work(video: tuple[str, Path]) -> Outcome:
         name, path = video
-        info = await store.aprobe(str(path))
+        info = (await store.serve(FrameRequest(str(path)))).info
         size = fit_size(
             info.width, info.height, PixelBudget(MIN_PIXELS, max(options.max_pixels, MIN_PIXELS), SIZE_FACTOR)
         )
-        frames = await store.aframes(str(path), uniform_indices(info.num_frames, options.frames), size)
+        indices = uniform_indices(info.num_frames, options.frames)
+        frames = (await store.serve(FrameRequest(str(path), indices, size=size))).frames
         shown = examples_for(name, failures, options.examples, options.draw)
         prompt = WRITER.format(count=options.questions, words=options.rules.words)
         content = await asyncio.to_thread(_content, frames, example_text(shown), chat)

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
-from agentic_video.graders.endpoint import Endpoint, Unreadable
+from agentic_video.graders.endpoint import Endpoint, UnreadableReply
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.classes import imitable
@@ -71,11 +71,11 @@ def read_evidence(reply: str) -> Evidence:
     """The judge's word.
 
     Raises:
-        Unreadable: The reply is anything but one of the three words.
+        UnreadableReply: The reply is anything but one of the three words.
     """
     word = reply.strip().strip(".*`\"'").lower()
     if word not in get_args(Evidence):
-        raise Unreadable(f"unreadable verdict {reply[:40]!r}")
+        raise UnreadableReply(f"unreadable verdict {reply[:40]!r}")
     return word  # type: ignore[return-value]
 
 

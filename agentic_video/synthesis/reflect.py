@@ -22,6 +22,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
 from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside
 from agentic_video.synthesis.distill import write_outputs
+from agentic_video.synthesis.imitation import demonstration_fault
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     Counted,
@@ -253,7 +254,7 @@ class Reflector:
         reason = verdict.reason
         if reason == KEPT:
             # What it repeats, or leaves unused, may be in the turns before it.
-            reason = self._teacher.system.demonstration_fault(corrected) or KEPT
+            reason = demonstration_fault(self._teacher.system, corrected) or KEPT
         flawed = corrected.turns[diagnosis.turn - 1].action
         if correction and isinstance(flawed, Calls) and correction[0].action == flawed:
             reason = "the same call again"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from agentic_video.graders.base import Graders
+from agentic_video.synthesis.imitation import demonstration_fault, demonstration_score
 from agentic_video.synthesis.jobs import KEPT
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import limited, plain_score
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 
@@ -37,9 +37,8 @@ async def verify(
         ArithmeticError: A number of it is no finite one.
         TimeLimitError: The system's score never came.
     """
-    returned = await limited(system.demonstration_score, trajectory, qa, graders)
-    score = plain_score(f"{type(system).__name__}.demonstration_score", returned)
-    fault = system.demonstration_fault(trajectory)
+    score = await demonstration_score(system, trajectory, qa, graders)
+    fault = demonstration_fault(system, trajectory)
     if trajectory.answer is None:
         reason = f"no answer: {trajectory.end.value}"
     elif trajectory.illegal_calls:

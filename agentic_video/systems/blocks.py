@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentic_video.types.action import Answer, Illegal
+
 
 @dataclass(frozen=True)
 class Block:
@@ -32,13 +34,9 @@ class Blocks:
 
 
 def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
-    """Split a text into blocks, in linear time whatever the text.
+    """Split a text into closed blocks of some tags, in linear time whatever the text.
 
-    A block reaches from an opening tag to the next closing one of the same name. An opening tag that is never closed
-    opens nothing.
-
-    Args:
-        tags: Names of the tags; all others are text.
+    A block reaches from an opening tag to the next closing one of its name; an unclosed tag opens nothing.
     """
     any_tag = re.compile(rf"<(/?)({'|'.join(map(re.escape, tags))})>")
     last_close = {tag: text.rfind(f"</{tag}>") for tag in tags}
@@ -61,9 +59,15 @@ def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
 
 
 def answer_or_all(reply: str) -> str:
-    """What a reply without a grammar answers: the text of its last answer tag, or all of it where there is none."""
+    """The answer of a reply without a grammar: the text of its last answer tag, else all of it."""
     answer = last_block(reply, "answer")
     return reply if answer is None else answer
+
+
+def answer_in_tags(text: str) -> Answer | Illegal:
+    """Read a turn without a call: the text of its last answer tag."""
+    answer = last_block(text, "answer")
+    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
 
 
 def last_block(text: str, tag: str) -> str | None:

@@ -1,13 +1,17 @@
-"""The overview as a choice: which frames an agent sees first. Every system has it as its key ``overview``."""
+"""The overview: the frames that an agent sees first, and the config keys that the packaged systems share."""
 
 import math
 from collections.abc import Sequence
-from typing import get_args
+from dataclasses import dataclass
+from typing import ClassVar
 
-from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.graders.answer import MatchRule
+from agentic_video.systems.base import EpisodeView, OverviewKind, System
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, overview_as
 from agentic_video.types.frame import Frame
-from agentic_video.types.row import RowError
-from agentic_video.utils.choices import check_choice
+from agentic_video.types.row import RowError, VideoQA
+from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import (
     FrameTimes,
     rate_times,
@@ -16,34 +20,105 @@ from agentic_video.video.sampling import (
     stepped_indices,
     uniform_indices,
 )
+from agentic_video.video.sizes import PixelBudget, fit_size
 
 RETRIEVAL_CANDIDATES = 128
 
 
-def check_overview(kind: str, fps: float | None = None) -> None:
-    """Refuse an unknown kind, and a rate that is none.
+@dataclass(frozen=True)
+class ViewBudget:
+    """Size limits of a first view's frames; the defaults are those of most papers' baselines.
 
-    Args:
-        kind: The system's ``overview``.
-        fps: Its ``overview_fps``; None for a system without that key, whose overview can't be ``rate``.
-
-    Raises:
-        ValueError: It isn't an :data:`OverviewKind` that the system can have, or not so many frames a second can be
-            shown.
+    Attributes:
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        tokens: Visual tokens of all frames together, which bound their size too; None: no such bound.
     """
-    kinds = get_args(OverviewKind)
-    check_choice("overview", kind, kinds if fps is not None else tuple(one for one in kinds if one != "rate"))
-    if fps is not None and not 0 < fps < math.inf:
-        raise ValueError(f"overview_fps must be a number above 0, got {fps}")
+
+    min_pixels: int = 25_088
+    max_pixels: int = 100_352
+    tokens: int | None = None
 
 
-def check_frame_times(frame_times: str) -> None:
-    """Refuse an unknown word.
+def view_budget(system: System) -> ViewBudget:
+    """Size limits of a plain baseline's frames next to a system: the system's ``view_budget``, else the defaults."""
+    budget: ViewBudget = getattr(system, "view_budget", ViewBudget())
+    return budget
 
-    Raises:
-        ValueError: It isn't one of :data:`FrameTimes`.
+
+@dataclass(frozen=True)
+class VideoSystem(System):
+    """A system that begins with an overview and asks the question with its options.
+
+    Attributes:
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview_fps: Frames a second of the overview, where it is ``rate``.
+        overview_frames: Most frames of the overview.
+        overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images of an episode, the overview included.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
+        observation_role: Role of replies: ``tool`` (released) or ``user``.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common form),
+            ``strict`` (the letter alone), or a paper's: ``exact`` (FrameThinker, FrameMind), ``one_letter``
+            and ``last_letter`` (VideoZoomer), ``leading_letter`` (TimeSearch-R), ``marked_letter`` (Video-o3).
+        weights: Weights of the reward.
     """
-    check_choice("frame_times", frame_times, get_args(FrameTimes))
+
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_frames",)
+    """The fields that hold the number of frames of the first view, for sweeps and the toy world."""
+    overview: OverviewKind = "uniform"
+    frames_as: FramesAs = "images"
+    option_format: str = "{letter}. {text}"
+    answer_match: MatchRule = "robust"
+
+    def __post_init__(self) -> None:
+        if not 0 < getattr(self, "overview_fps", 1.0) < math.inf:
+            raise ValueError(f"overview_fps must be a number above 0, got {self.overview_fps}")  # type: ignore[attr-defined]
+
+    @property
+    def overview_as(self) -> FramesAs:
+        """The form in which the overview is shown."""
+        return overview_as(self.frames_as, self.overview)
+
+    async def first_frames(self, view: EpisodeView, count: int, size: tuple[int, int] | None) -> list[Frame]:
+        """The overview's frames (:func:`overview_frames`)."""
+        fps: float = getattr(self, "overview_fps", 0.0)
+        times: FrameTimes = getattr(self, "frame_times", "nearest")
+        return await overview_frames(self.overview, view, count=count, size=size, fps=fps, frame_times=times)
+
+    def instructions(self, **values: object) -> str:
+        """The prompt with values filled in."""
+        return fill(load_prompt(self.prompt), **values)
+
+    def question(self, qa: VideoQA) -> str:
+        """The question with its options."""
+        return question_text(qa, self.option_format)
+
+
+@dataclass(frozen=True)
+class PixelBoundedSystem(VideoSystem):
+    """A system whose frames keep within bounds in pixels."""
+
+    min_pixels: int = 784
+    max_pixels: int = 50_176
+    size_factor: int = 28
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        """The same bounds, for a baseline."""
+        return ViewBudget(self.min_pixels, self.max_pixels)
+
+    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) of this video's shown frames."""
+        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
 
 
 async def overview_frames(
@@ -57,15 +132,14 @@ async def overview_frames(
 ) -> list[Frame]:
     """The frames of the overview, in order of time.
 
-    ``keyframes`` moves evenly spaced frames to keyframes, all of them distinct; the frames say their real times. A
-    video with fewer keyframes than the overview has frames gets the evenly spaced ones: one keyframe shown twice would
-    tell nothing new, and a shorter overview would be another task.
+    ``keyframes`` moves evenly spaced frames to distinct keyframes. A video with fewer keyframes than the overview has
+    frames gets the evenly spaced ones: a shorter overview would be another task.
 
     Args:
         count: Most frames.
         size: (width, height) in pixels.
         fps: Frames a second, for ``rate``.
-        frame_times: Which frame is meant by a place between two, for ``rate`` and for evenly spaced ones.
+        frame_times: Choice of a frame for a place between two, for ``rate`` and for evenly spaced ones.
 
     Raises:
         RowError: ``listed``, and the row has no usable times.

@@ -18,8 +18,8 @@ SYSTEMS: dict[str, str] = {
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
 
 TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
-"""The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so
-other tiny models for all of them; the texts of other systems are written in the same tokens."""
+"""The systems whose texts train the laptop's tiny tokenizer. Another list would change it, and so all tiny models;
+other systems use the same tokens."""
 
 METHODS: dict[str, str] = {
     "classify": "videobrain",
@@ -27,16 +27,12 @@ METHODS: dict[str, str] = {
     "preferences": "eva",
     "templates": "framethinker",
 }
-"""Whose paper a way of making data is from, by its ``agentic-video`` command. ``classify`` and ``preferences`` play
-this system unless told otherwise, ``enhance`` names its rows after it, ``templates`` reads its episodes."""
+"""The system whose paper describes a way of making data, by its ``agentic-video`` command. ``classify`` and
+``preferences`` play it by default, ``enhance`` names its rows after it, ``templates`` reads its episodes."""
 
 
 def system_class(name: str) -> type[Any]:
-    """The class of a packaged system.
-
-    Raises:
-        KeyError: There is none of this name.
-    """
+    """The class of a packaged system."""
     class_name = SYSTEMS[name]
     found: type[Any] = getattr(import_module(f"agentic_video.systems.{name}"), class_name)
     return found

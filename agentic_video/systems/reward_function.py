@@ -1,4 +1,4 @@
-"""A reward of one's own without a system of one's own: a function in place of the system's reward, or beside it."""
+"""Custom reward functions: a function replaces the system's reward, or is added to it."""
 
 import inspect
 import math
@@ -12,14 +12,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import System
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import described, one_line, return_type_error
 from agentic_video.utils.time_limit import call_limited
 
@@ -31,15 +30,15 @@ RewardFunction = Callable[..., Score | Awaitable[Score]]
 Mode = Literal["replace", "add"]
 
 SCORE_TIMEOUT = 300.0
-"""Seconds that a score may take where no config says otherwise; verl's limited reward manager has as many."""
+"""Default seconds for a score, as in verl's limited reward manager."""
 
 OF_VERL = frozenset({"data_source", "solution_str", "ground_truth"})
-"""What a reward function of verl's gets; those of its batches have an "s" more."""
+"""Arguments of verl's own reward functions; those for batches end in an "s"."""
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Which function scores episodes. The keys are those of verl's ``custom_reward_function``, and two more.
+    """The function that scores episodes. The keys are those of verl's ``custom_reward_function``, and more.
 
     Attributes:
         path: A Python file, or ``pkg://`` and the name of a module, with the function; empty: the system's own reward.
@@ -48,12 +47,8 @@ class RewardConfig:
             accuracy and format are kept.
         weight: With ``add``, what its reward and its terms are multiplied by.
         reward_kwargs: More arguments of the function, by name.
-        timeout: Seconds that the function, and a system's own reward, may take for one episode, without what the judge
-            and the verifier take; a longer one fails its rollout. 0 sets no limit.
-
-    Raises:
-        ValueError: One of ``path`` and ``name`` is missing, the mode is unknown, the weight is no finite number, or the
-            timeout is negative.
+        timeout: Seconds for the function, or a system's own reward, on one episode, without the time of the judge and
+            the verifier; beyond them the rollout fails. 0 sets no limit.
     """
 
     path: str = ""
@@ -66,7 +61,6 @@ class RewardConfig:
     def __post_init__(self) -> None:
         if bool(self.path) != bool(self.name):
             raise ValueError(f"path and name belong together, got path {self.path!r} and name {self.name!r}")
-        check_choice("mode", self.mode, get_args(Mode))
         if not math.isfinite(self.weight):
             raise ValueError(f"weight must be a finite number, got {self.weight}")
         if not self.timeout >= 0:
@@ -75,18 +69,14 @@ class RewardConfig:
 
 @lru_cache(maxsize=8)
 def load_function(path: str, name: str) -> RewardFunction:
-    """The function that a config names.
-
-    Raises:
-        ValueError: There is no such module, file or function; the message says which key to mend.
-    """
+    """The function that a config names."""
     module: Any
     if path.startswith("pkg://"):
         try:
             module = import_module(path.removeprefix("pkg://"))
         except ModuleNotFoundError as error:
             raise ValueError(f"agentic_video.reward.path={path}: {error}; is its folder on PYTHONPATH?") from error
-        except (Exception, SystemExit) as error:  # whatever running somebody's module raises
+        except (Exception, SystemExit) as error:  # whatever the user's module raises
             raise ValueError(f"agentic_video.reward.path={path}: {described(error)}") from error
     else:
         module = _loaded(path)
@@ -98,7 +88,7 @@ def load_function(path: str, name: str) -> RewardFunction:
 
 
 def _loaded(path: str) -> ModuleType:
-    """A Python file as a module, with the files beside it to import from."""
+    """A Python file as a module that can import the files next to it."""
     file = Path(path).expanduser().resolve()
     # a name for each file, as others may be called the same in another folder
     name = f"agentic_video_reward_{file.stem}_{blake2b(str(file).encode(), digest_size=4).hexdigest()}"
@@ -119,11 +109,7 @@ def _loaded(path: str) -> ModuleType:
 
 
 def check_function(config: RewardConfig) -> None:
-    """Make sure that the function which a config names can be loaded, and called as episodes will call it.
-
-    Raises:
-        ValueError: It can't; the message says which key to mend.
-    """
+    """Make sure that a config's function can be loaded, and called as episodes call it."""
     if not config.path:
         return
     function = load_function(config.path, config.name)
@@ -146,14 +132,13 @@ def check_function(config: RewardConfig) -> None:
 async def score_episode(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, config: RewardConfig
 ) -> Score:
-    """What a finished episode earns: the system's reward, unless a config names a function.
+    """Score a finished episode: by the system's reward, unless a config names a function.
 
     Raises:
         EndpointError: A grader gave no verdict.
-        ValueError: The function can't be loaded.
-        PluginTypeError: It returned something else than a ``Score``, or the system did.
-        ArithmeticError: What is read of a score is no finite number.
-        TimeLimitError: One of the two took longer than ``timeout``.
+        PluginTypeError: The function or the system returned no ``Score``.
+        ArithmeticError: A number of the score isn't finite.
+        TimeLimitError: One of them took longer than ``timeout``.
     """
     if not config.path:
         return await system_score(system, trajectory, qa, graders, config.timeout)
@@ -175,21 +160,14 @@ async def score_episode(
         acc=base.acc,
         format=base.format,
         terms={**base.terms, **terms},
-        turns=tuple(one + config.weight * other for one, other in zip_longest(base.turns, own.turns, fillvalue=0.0)),
+        turns=tuple(turn + config.weight * added for turn, added in zip_longest(base.turns, own.turns, fillvalue=0.0)),
     )
 
 
 async def system_score(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
 ) -> Score:
-    """What a system's own reward says of an episode.
-
-    Raises:
-        EndpointError: A grader gave no verdict.
-        PluginTypeError: It returned something else than a ``Score``.
-        ArithmeticError: A number of it is no finite one.
-        TimeLimitError: It took longer than ``timeout``.
-    """
+    """Score an episode by the system's own reward (see :func:`score_episode`)."""
     whose = f"{type(system).__name__}.score"
     return plain_score(whose, await limited(system.score, trajectory, qa, graders, timeout=timeout))
 
@@ -201,19 +179,11 @@ async def limited(
     graders: Graders,
     timeout: float = SCORE_TIMEOUT,
 ) -> T:
-    """Call a system's method on an episode, within a time limit.
-
-    Args:
-        method: ``score``, ``grade`` or ``demonstration_score``.
-        timeout: Seconds, without what graders take.
-
-    Raises:
-        TimeLimitError: It took longer.
-    """
-    said: T = await call_limited(
+    """Call ``score``, ``grade`` or ``demonstration_score`` within a time limit, without the time that graders take."""
+    returned: T = await call_limited(
         method, trajectory, qa, graders, seconds=timeout, whose=_whose(method.__qualname__, qa)
     )
-    return said
+    return returned
 
 
 def _whose(function: str, qa: VideoQA) -> str:
@@ -221,16 +191,9 @@ def _whose(function: str, qa: VideoQA) -> str:
 
 
 def plain_score(whose: str, score: object) -> Score:
-    """A score of Python's own numbers: others, such as numpy's, neither torch nor JSON takes everywhere.
+    """Convert a score to Python's own finite numbers; ``whose`` names its function for messages.
 
-    Args:
-        whose: Names the function or the method that returned it, for messages.
-        score: What it returned.
-
-    Raises:
-        PluginTypeError: It is no ``Score``.
-        ArithmeticError: A number of it is no finite one, which would spoil the advantages of its whole group, or what
-            is logged.
+    numpy's numbers don't fit torch and JSON everywhere, and NaN would spoil its whole group's advantages.
     """
     if not isinstance(score, Score):
         raise return_type_error(whose, "a Score", score)
@@ -248,20 +211,11 @@ def plain_score(whose: str, score: object) -> Score:
 
 
 def plain_number(whose: str, name: str, value: Any) -> float:
-    """A finite number as one of Python's own.
-
-    Args:
-        whose: Names the function or the method that returned it, for messages.
-        name: What of it the number is.
-        value: The number.
-
-    Raises:
-        ArithmeticError: It is none.
-    """
+    """Convert to a finite Python float, or raise ArithmeticError."""
     try:
         # float() would read texts, too
         number = float(value) if math.isfinite(value) else math.nan
-    except Exception:  # whatever something says that is no number, or no single one
+    except Exception:  # whatever a value raises that isn't a single number
         number = math.nan
     if math.isnan(number):
         raise ArithmeticError(f"{whose} returned {name} {one_line(repr(value))[:80]}, which is no finite number")

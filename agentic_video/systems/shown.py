@@ -1,35 +1,43 @@
-"""Frames as images or as clips: every system has it as its key ``frames_as``."""
+"""Frames as images or as clips, with labels: the key ``frames_as`` of the packaged systems."""
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from agentic_video.systems.base import OverviewKind, System
 from agentic_video.types.frame import Clip, Frame
-from agentic_video.utils.choices import check_choice
+from agentic_video.types.message import Part
 
 FramesAs = Literal["images", "video"]
 """``images``: each frame by itself. ``video``: evenly spaced frames as one clip, which costs half the tokens."""
 
 
-def check_frames_as(frames_as: str) -> None:
-    """Refuse an unknown word.
-
-    Raises:
-        ValueError: It isn't one of :data:`FramesAs`.
-    """
-    check_choice("frames_as", frames_as, get_args(FramesAs))
-
-
 def overview_as(frames_as: FramesAs, overview: OverviewKind) -> FramesAs:
-    """How an overview is shown: frames that aren't evenly spaced stay images, as a clip's are taken to be."""
+    """The form of an overview: frames that aren't evenly spaced stay images, as a clip implies even spacing."""
     return frames_as if overview in ("uniform", "rate") else "images"
 
 
 def one_clip(frames_as: FramesAs, frames: Sequence[Frame]) -> Clip | None:
-    """Frames as one clip; None where they are shown as images, as a single frame always is."""
+    """Frames as one clip; None for ``images`` and for a single frame."""
     return Clip(tuple(frames)) if frames_as == "video" and len(frames) > 1 else None
 
 
+def with_labels(
+    frames: Sequence[Frame],
+    frames_as: FramesAs,
+    label: Callable[[int, Frame], str],
+    clip_label: Callable[[Frame, Frame], str] | None = None,
+) -> tuple[Part, ...]:
+    """Each image after its label, or one clip after the label of its first and its last frame.
+
+    Args:
+        label: From a frame's number among ``frames`` and the frame.
+        clip_label: None shows a clip without a label.
+    """
+    if clip := one_clip(frames_as, frames):
+        return (clip_label(frames[0], frames[-1]), clip) if clip_label else (clip,)
+    return tuple(part for number, frame in enumerate(frames) for part in (label(number, frame), frame))
+
+
 def shows_clips(system: System) -> bool:
-    """Whether a system's episodes may hold clips."""
+    """Return True if a system's episodes may hold clips."""
     return getattr(system, "frames_as", "images") == "video"

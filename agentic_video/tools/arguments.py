@@ -1,4 +1,4 @@
-"""Reading what a tool call holds: JSON, and numbers in it, which are whatever a model wrote."""
+"""Read a tool call, which is whatever a model wrote: JSON, numbers, texts and times; illegal ones are ToolErrors."""
 
 import json
 import math
@@ -10,24 +10,15 @@ from agentic_video.types.action import ToolCall
 from agentic_video.types.text import is_unicode
 
 MAX_CALL_CHARS = 2_000
-"""A call's JSON is refused beyond this many characters: no legal call comes near it."""
-
+"""No legal call comes near it."""
 MAX_CALL_DEPTH = 4
-"""A call's JSON is refused beyond this depth: what is recorded of it must stay easy to write down."""
+"""A deeper call couldn't be recorded."""
 
 
 def read_json_object(text: str, max_chars: int = MAX_CALL_CHARS, max_depth: int = MAX_CALL_DEPTH) -> dict[str, Any]:
-    """Read the one JSON object of a call.
-
-    Args:
-        text: What a model wrote.
-        max_chars: A longer text is refused before it is parsed.
-        max_depth: An object that is nested more deeply is refused; 1 is an object of plain values.
-
-    Raises:
-        ToolError: It isn't a JSON object, or holds what no call may hold.
-    """
-    _check_length(text, max_chars)
+    """Read the one JSON object of a call; ``max_depth`` 1 is an object of plain values."""
+    if len(text) > max_chars:
+        raise ToolError(f"the call is longer than {max_chars} characters")
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -40,16 +31,7 @@ def read_json_object(text: str, max_chars: int = MAX_CALL_CHARS, max_depth: int 
 
 
 def read_call(text: str, max_depth: int = MAX_CALL_DEPTH, *, nested_text: bool = False) -> ToolCall:
-    """Read what stands between the tags of a call.
-
-    Args:
-        text: What a model wrote.
-        max_depth: As for :func:`read_json_object`.
-        nested_text: Whether the arguments may stand in a text of their own, as JSON.
-
-    Raises:
-        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
-    """
+    """Read ``{"name": .., "arguments": {..}}`` with plain values; with ``nested_text`` arguments may be a JSON text."""
     call = read_json_object(text, max_depth=max_depth)
     name, arguments = call.get("name"), call.get("arguments")
     if not isinstance(name, str):
@@ -61,25 +43,15 @@ def read_call(text: str, max_depth: int = MAX_CALL_DEPTH, *, nested_text: bool =
     # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
     if any(isinstance(value, dict | list) for value in arguments.values()):
         raise ToolError("an argument must be a number or a text")
-    if not all(map(is_unicode, (name, *arguments, *(one for one in arguments.values() if isinstance(one, str))))):
+    if not all(map(is_unicode, (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))))):
         raise ToolError("the call holds what is no text")
     return ToolCall(name, arguments)
 
 
 def read_json_values(text: str, max_chars: int = MAX_CALL_CHARS) -> Iterator[Any]:
-    """Read JSON values that follow one another, with white space or commas between them, if any.
-
-    Args:
-        text: What a model wrote.
-        max_chars: A longer text is refused before it is parsed.
-
-    Yields:
-        Each value before the next one is parsed.
-
-    Raises:
-        ToolError: It isn't JSON, or holds what no call may hold.
-    """
-    _check_length(text, max_chars)
+    """Read JSON values one after another, with white space or commas between them, if any."""
+    if len(text) > max_chars:
+        raise ToolError(f"the call is longer than {max_chars} characters")
     rest = text.strip()
     while rest:
         try:
@@ -91,11 +63,7 @@ def read_json_values(text: str, max_chars: int = MAX_CALL_CHARS) -> Iterator[Any
 
 
 def json_float(text: str) -> float:
-    """For json's ``parse_float``: a number that JSON can also hold once it is read, which ``1e999`` is not.
-
-    Raises:
-        ToolError: It is too large for a float.
-    """
+    """Parse a number for json; one too large for a float, such as ``1e999``, is refused."""
     read = float(text)
     if not math.isfinite(read):
         raise ToolError("a number is too large")
@@ -103,16 +71,10 @@ def json_float(text: str) -> float:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    """For json's ``parse_constant``: Python's JSON knows ``NaN`` and the infinities."""
     raise ToolError(f"{constant} is not a number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=json_float)
-
-
-def _check_length(text: str, max_chars: int) -> None:
-    if len(text) > max_chars:
-        raise ToolError(f"the call is longer than {max_chars} characters")
 
 
 def _depth_exceeds(value: Any, depth: int) -> bool:
@@ -123,15 +85,7 @@ def _depth_exceeds(value: Any, depth: int) -> bool:
 
 
 def number(value: Any, name: str) -> float:
-    """A finite number.
-
-    Args:
-        value: What a model gave.
-        name: How the error names the value; never a text of the model's.
-
-    Raises:
-        ToolError: It isn't one: a string, a boolean, NaN, an infinity, too large for a float.
-    """
+    """Read a finite number; ``name`` is the error's word for it, never a text of the model's."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name} must be a number")
     try:
@@ -143,17 +97,15 @@ def number(value: Any, name: str) -> float:
     return read
 
 
+def integer(value: Any, name: str, kind: str = "an integer") -> int:
+    """Read an integer."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ToolError(f"{name} must be {kind}")
+    return value
+
+
 def moment(value: Any, name: str, duration: float) -> float:
-    """A time within the video, in seconds; both ends belong to it.
-
-    Args:
-        value: What a model gave.
-        name: As for :func:`number`.
-        duration: Length of the video in seconds.
-
-    Raises:
-        ToolError: It isn't one; the message gives the video's length.
-    """
+    """Read a time within the video, in seconds, both ends included."""
     time = number(value, name)
     if not 0 <= time <= duration:
         raise ToolError(f"{name} lies outside the video, which lasts {duration:.2f} seconds")

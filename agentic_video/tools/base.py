@@ -1,4 +1,4 @@
-"""What every video tool has in common."""
+"""The base of all video tools: videos, errors and retrieval."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.processor_rules import ProcessorError, ProcessorRules
-from agentic_video.video.source import FrameSource
+from agentic_video.video.source import FrameRequest, FrameSource
 
 
 class ToolError(Exception):
@@ -19,37 +19,24 @@ class ToolError(Exception):
 
 
 class Retriever(Protocol):
-    """What compares frames with a text."""
+    """Compares frames with a text."""
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        """Similarity of each frame of a video to the prompt, higher means closer.
-
-        Raises:
-            VideoError: A frame can't be read.
-        """
+        """Similarity of each frame of a video to the prompt, higher means closer."""
 
     async def acompare(
         self, path: str, indices: Sequence[int], prompt: str
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """What :meth:`Video.similarities` gives, for a video by its path.
-
-        Raises:
-            ValueError: Too many frames.
-            VideoError: A frame can't be read.
-        """
+        """Compute :meth:`Video.similarities` for a video by its path."""
 
 
 class Video:
     """One video as tools and systems see it: its facts, and frames on demand from the shared store.
 
     Args:
-        path: Video file.
-        info: Facts about it.
-        source: Where its frames come from.
-        retriever: What finds frames by text; None where nothing needs it.
-        rules: The sizes that the model's processor keeps: frames come at the nearest of them. None leaves sizes as
-            they are asked for.
-        clips: Whether several frames that are asked for at a time are shown as a clip.
+        retriever: Finds frames by text, where a system needs it.
+        rules: Sizes that the model's processor keeps: frames come at the nearest of them. None keeps sizes as asked.
+        clips: Whether several frames asked for at a time are shown as a clip.
     """
 
     def __init__(
@@ -78,28 +65,21 @@ class Video:
         *,
         clips: bool = False,
     ) -> "Video":
-        """Probe a video; the arguments are those of the class.
-
-        Raises:
-            VideoError: The file is missing or can't be decoded.
-        """
-        return cls(path, await source.aprobe(path), source, retriever, rules, clips=clips)
+        """Probe a video; the arguments are those of the class."""
+        return cls(path, (await source.serve(FrameRequest(path))).info, source, retriever, rules, clips=clips)
 
     @property
-    def finds(self) -> bool:
-        """Whether frames can be found by text."""
+    def can_search(self) -> bool:
+        """Return True if frames can be found by text."""
         return self._retriever is not None
 
-    async def places(self, times: Sequence[float], size: tuple[int, int]) -> list[float]:
-        """Where times lie among the frames: a frame's own is its number, those between two frames lie between theirs.
+    async def frame_positions(self, times: Sequence[float], size: tuple[int, int]) -> list[float]:
+        """Positions of times among the frame numbers: a frame's own time is its number, others lie between two numbers.
 
         Args:
             times: Seconds. Where the rate varies, the frame closest to each is looked at: nothing else says when it is
                 shown.
             size: (width, height) in pixels of frames that are looked at.
-
-        Raises:
-            VideoError: A frame can't be read.
         """
         if not self.info.variable_frame_rate:
             return [self.info.place(time) for time in times]
@@ -110,12 +90,7 @@ class Video:
         ]
 
     async def best_matches(self, prompt: str, indices: Sequence[int], count: int) -> list[int]:
-        """The ``count`` frame numbers among ``indices`` whose frames match the prompt best, in order of time.
-
-        Raises:
-            ValueError: No retriever is configured.
-            VideoError: A frame can't be read.
-        """
+        """The ``count`` frame numbers among ``indices`` whose frames match the prompt best, in order of time."""
         scores = await self._finder().asimilarities(self.path, indices, prompt)
         ranked = sorted(zip(scores, indices, strict=True), key=lambda pair: (-pair[0], pair[1]))
         return sorted(index for _, index in ranked[:count])
@@ -123,19 +98,14 @@ class Video:
     async def similarities(
         self, text: str, indices: Sequence[int]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """How much frames look like a text, and like each other: for selections that want both (DPP, MMR).
+        """Similarities of frames to a text and to each other, for selections by both (DPP, MMR).
 
         Args:
-            text: Any text.
             indices: Frame numbers in any order; duplicates are allowed.
 
         Returns:
             Cosine similarities in the order of ``indices``, not to be written to: of each frame and the text, of shape
             (n,), and of each two frames, of shape (n, n).
-
-        Raises:
-            ValueError: No retriever is configured, or there are too many frames.
-            VideoError: A frame can't be read.
         """
         return await self._finder().acompare(self.path, indices, text)
 
@@ -154,19 +124,18 @@ class Video:
 
         Returns:
             One frame for each time, in the same order; ``Frame.time`` is the real presentation time.
-
-        Raises:
-            VideoError: A frame can't be read, or the model's processor keeps no size of it.
         """
-        return await self._source.aframes_at(self.path, times, self._kept(size, len(times)))
+        request = FrameRequest(self.path, times=times, size=self._kept(size, len(times)))
+        return (await self._source.serve(request)).frames
 
     async def keyframes(self) -> list[int]:
         """The numbers of the frames that are decoded from their own packet alone, ascending."""
-        return await self._source.akeyframes(self.path)
+        return (await self._source.serve(FrameRequest(self.path, keyframes=True))).keyframes
 
     async def frames(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames with the given numbers in presentation order (see :meth:`frames_at`)."""
-        return await self._source.aframes(self.path, indices, self._kept(size, len(indices)))
+        request = FrameRequest(self.path, indices, size=self._kept(size, len(indices)))
+        return (await self._source.serve(request)).frames
 
     def _kept(self, size: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
         """The size nearest to one that the model's processor keeps."""

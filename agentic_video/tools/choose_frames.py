@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agentic_video.tools.arguments import integer
 from agentic_video.tools.base import ToolError
 
 # Nine digits are more frames than any video has, and are far from int()'s own limit.
@@ -20,25 +21,14 @@ def parse_choice(text: str) -> dict[str, int] | None:
 
 
 def chosen_indices(arguments: Mapping[str, Any], num_frames: int, count: int) -> list[int]:
-    """Check a request and pick its frames.
+    """Check a request of two frame numbers and pick ``linspace(start + 1, end - 1, count)``, cut to whole numbers.
 
-    Args:
-        arguments: ``start`` and ``end``, frame numbers.
-        num_frames: Frames of the video; an end beyond them is clipped to ``num_frames``.
-        count: Frames of one look.
-
-    Returns:
-        The whole parts of ``linspace(start + 1, end - 1, count)``, duplicates removed.
-
-    Raises:
-        ToolError: The stretch doesn't hold more than ``count`` frames of the video, so that a look wouldn't leave any
-            of them out (released code).
+    An end beyond the video is clipped. The stretch must hold more than ``count`` frames, so that a look leaves some out
+    (released code).
     """
-    start, end = arguments.get("start"), arguments.get("end")
-    for name, value in (("start", start), ("end", end)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ToolError(f"{name} must be a frame number")
-    assert isinstance(start, int) and isinstance(end, int)
+    start, end = (integer(arguments.get(name), name, "a frame number") for name in ("start", "end"))
+    if min(start, end) < 0:
+        raise ToolError(f"{'start' if start < 0 else 'end'} must be a frame number")
     end = min(end, num_frames)
     if start >= end - count:
         raise ToolError(f"choose a stretch of more than {count} frames within the video's {num_frames}")

@@ -10,24 +10,15 @@ from agentic_video.types.text import is_unicode
 
 
 @dataclass(frozen=True)
-class ClipRequest:
-    """A legal request: which frames to compare with which text.
-
-    Attributes:
-        prompt: What to look for, without surrounding white space.
-        candidates: Frame numbers in order.
-    """
+class SearchRequest:
+    """A legal request: a text and the numbers of the frames to compare with it."""
 
     prompt: str
     candidates: tuple[int, ...]
 
 
 def read_prompt(arguments: Mapping[str, Any]) -> str:
-    """The text to look for, without surrounding white space.
-
-    Raises:
-        ToolError: It isn't a text, or an empty one, or one that no tokenizer could read.
-    """
+    """The text to look for, without surrounding white space."""
     prompt = arguments.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise ToolError("prompt must be a text that isn't empty")
@@ -36,23 +27,15 @@ def read_prompt(arguments: Mapping[str, Any]) -> str:
     return prompt.strip()
 
 
-def check_clip(arguments: Mapping[str, Any], num_frames: int, *, candidates: int, max_prompt_chars: int) -> ClipRequest:
-    """Check a request and choose the frames to compare.
+def check_clip(
+    arguments: Mapping[str, Any], num_frames: int, *, candidates: int, max_prompt_chars: int
+) -> SearchRequest:
+    """Check a request and spread at most ``candidates`` frames over its range (paper: "from the specified interval").
 
-    The candidates are spread over the asked range (paper: "from the specified interval"). A search of the whole video
-    always has the same ones, so their embeddings are computed once.
-
-    Args:
-        arguments: ``start_frame``, ``end_frame`` and ``prompt``.
-        num_frames: Frames in the video.
-        candidates: How many to compare; a shorter range gives all of its frames.
-        max_prompt_chars: A longer prompt is refused.
-
-    Raises:
-        ToolError: The request is illegal; the message says why.
+    A search of the whole video always has the same candidates, so their embeddings are computed once.
     """
     frames = frames_within(arguments, num_frames)
     prompt = read_prompt(arguments)
     if len(prompt) > max_prompt_chars:
         raise ToolError(f"prompt must have at most {max_prompt_chars} characters")
-    return ClipRequest(prompt, tuple(spread(frames, candidates)))
+    return SearchRequest(prompt, tuple(spread(frames, candidates)))

@@ -12,7 +12,7 @@ NAME = "crop_video"
 ARGUMENTS = ("video_path", "start_time", "end_time")
 
 PastEnd = Literal["refused", "clamped"]
-"""What becomes of a crop whose end lies behind the video's: ``refused``, or ``clamped`` to the video."""
+"""Treatment of a crop whose end lies behind the video's: ``refused``, or ``clamped`` to the video."""
 
 SCHEMA: Mapping[str, Any] = {
     "type": "function",
@@ -49,17 +49,8 @@ class CropRequest:
 
 @dataclass(frozen=True)
 class CropLimits:
-    """What one crop may show.
-
-    Attributes:
-        fps: Frames a second between the limits.
-        min_frames: Least frames, however short the crop is.
-        max_frames: Most frames, however long it is.
-        past_end: What becomes of an end behind the video's.
-
-    Raises:
-        ValueError: No crop can keep the limits.
-    """
+    """Limits of one crop: frames a second, between a least and a most number of frames, and what an end past the
+    video's does."""
 
     fps: float = 1.0
     min_frames: int = 1
@@ -81,17 +72,9 @@ class CropLimits:
 def check_crop(
     arguments: Mapping[str, Any], duration: float, limits: CropLimits, paths: Collection[str] = ()
 ) -> CropRequest:
-    """Check a request.
+    """Check ``start_time`` and ``end_time`` in seconds, and ``video_path`` where ``paths`` has the video's names.
 
-    Args:
-        arguments: ``video_path``, and ``start_time`` and ``end_time`` in seconds. Others are ignored.
-        duration: Length of the video in seconds.
-        limits: How many frames it shows.
-        paths: What the video may be called; where there are none, ``video_path`` isn't looked at. No file is ever
-            opened by what a model wrote.
-
-    Raises:
-        ToolError: The request is illegal; the message says why, without what the model wrote.
+    No file is ever opened by a path that a model wrote, and messages never repeat the model's text.
     """
     needed = ARGUMENTS if paths else ARGUMENTS[1:]
     for name in needed:

@@ -10,18 +10,7 @@ NAME = "FrameAt"
 
 
 def check_frame_at(arguments: Mapping[str, Any], duration: float) -> float:
-    """Check a request.
-
-    Args:
-        arguments: ``t`` in seconds, and nothing else.
-        duration: Length of the video in seconds.
-
-    Returns:
-        The time in seconds; the frame closest to it is meant.
-
-    Raises:
-        ToolError: The request is illegal; the message says why.
-    """
+    """Check a request with ``t`` alone; returns its time in seconds."""
     if set(arguments) != {"t"}:
         raise ToolError(f"{NAME} takes one argument, t")
     return moment(arguments["t"], "t", duration)

@@ -14,18 +14,13 @@ _REPLY = re.compile(r"\bis: ([0-9]{1,12})\b")
 
 
 def parse_lookup(text: str) -> dict[str, str] | None:
-    """The argument ``time`` (``MM:SS``, minutes with up to three digits) of a request; None when the text is no such
-    request."""
+    """The argument ``time`` (``MM:SS``, minutes with up to three digits) of a request; None for other texts."""
     match = _REQUEST.fullmatch(text)
     return {"time": match[1]} if match else None
 
 
 def seconds_of(time: Any) -> int:
-    """Seconds of a clock time ``MM:SS``.
-
-    Raises:
-        ToolError: It isn't one.
-    """
+    """Seconds of a clock time ``MM:SS``."""
     match = _TIME.fullmatch(time) if isinstance(time, str) else None
     if match is None:
         raise ToolError("the time must be MM:SS")
@@ -33,22 +28,13 @@ def seconds_of(time: Any) -> int:
 
 
 def number_at(arguments: Mapping[str, Any], fps: float, first_time: float = 0.0) -> int:
-    """``int(seconds * fps)``, also for a time beyond the video's end (released code).
-
-    Args:
-        arguments: ``time``, as ``MM:SS``.
-        fps: Frames a second of the video.
-        first_time: Time of its first frame in seconds; a time before it is that frame's.
-
-    Raises:
-        ToolError: The time is no clock time.
-    """
+    """``int(seconds * fps)``, also beyond the video's end (released code); frame 0 before ``first_time``."""
     # The rate is a quotient: 42 s at 9.999999999 frames a second are 420 frames, not 419.
     return math.floor(max(seconds_of(arguments.get("time")) - first_time, 0.0) * fps + 1e-6)
 
 
 def reply_text(time: str, number: int) -> str:
-    """What the agent is told: which time, and ``is: N`` (released code; wording our own)."""
+    """Reply to the agent: the time, and ``is: N`` (released code; wording our own)."""
     return f"The frame at {time} is: {number}"
 
 

@@ -18,7 +18,7 @@ from agentic_video.video.sizes import PixelBudget, fit_size
 NAME = "frame_select"
 ARGUMENTS = ("start_time", "end_time", "nframes", "resize")
 EmptyWindow = Literal["refuse", "whole_video"]
-"""What a window is worth that ends before it starts or lies outside the video."""
+"""Treatment of a window that ends before it starts or lies outside the video."""
 MAX_BLOCK_CHARS = 4_000
 """The JSON between two call tags is refused beyond this many characters: no legal one comes near it."""
 
@@ -35,7 +35,7 @@ class SelectRequest:
 
 @dataclass(frozen=True)
 class SelectLimits:
-    """What one call may show.
+    """Limits of one call.
 
     Attributes:
         max_tokens: Visual tokens over which a call gets fewer and smaller frames.
@@ -45,9 +45,6 @@ class SelectLimits:
         min_pixels: Least pixels of a frame.
         max_pixels: Most pixels of a frame.
         factor: Sides are multiples of this many pixels; one visual token is a square of this side.
-
-    Raises:
-        ValueError: No frame can keep the limits.
     """
 
     max_tokens: int
@@ -69,21 +66,14 @@ class SelectLimits:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a call shows: frames at ``times`` (seconds) with ``size`` (width, height in pixels)."""
+    """The frames of a call: at ``times`` (seconds) with ``size`` (width, height in pixels)."""
 
     times: tuple[float, ...]
     size: tuple[int, int]
 
 
 def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Read what stands between two call tags: one JSON object, or several one after another.
-
-    Returns:
-        Name ("unknown" for another tool's) and known arguments of each call, not checked yet.
-
-    Raises:
-        ToolError: It isn't that.
-    """
+    """Read one or several JSON objects between call tags: name ("unknown" for other tools) and known arguments."""
     calls: list[tuple[str, dict[str, Any]]] = []
     for value in read_json_values(text, MAX_BLOCK_CHARS):
         calls += [_call(item) for item in (value if isinstance(value, list) else [value])]
@@ -109,19 +99,14 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo, empty_window: Em
     """Check a request and clamp its window to the video.
 
     Args:
-        arguments: ``start_time`` and ``end_time`` in seconds, ``nframes``, and ``resize``: what both sides of a frame
-            are multiplied by; 1, also when it is missing or null, is the original size.
-        info: Facts about the video.
-        empty_window: ``whole_video``: a window that, clamped to the video, doesn't end after it starts is the whole
-            video, as in the released code. ``refuse``: it is illegal, but for one within the video that ends where it
-            starts, which is one frame.
+        arguments: ``start_time`` and ``end_time`` in seconds, ``nframes``, and ``resize``: the factor of both sides of
+            a frame; 1, also when missing or null, is the original size.
+        empty_window: ``whole_video``: a window that is empty within the video is the whole video, as in the released
+            code. ``refuse``: it is illegal, but for one within the video that ends where it starts: one frame.
 
     Returns:
-        The request, with no more frames than the video has within the window. Where the rate varies they aren't known
-        from the facts: see :func:`no_more_than`.
-
-    Raises:
-        ToolError: The request is illegal; the message says why.
+        The request, with no more frames than the video has within the window; at a variable rate see
+        :func:`no_more_than`.
     """
     start, end = number(arguments.get("start_time"), "start_time"), number(arguments.get("end_time"), "end_time")
     count = number(arguments.get("nframes"), "nframes")
@@ -147,19 +132,13 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo, empty_window: Em
 
 
 def no_more_than(request: SelectRequest, first: float, last: float) -> SelectRequest:
-    """A request with no more frames than there are between two places of a video, ends included, but at least one.
-
-    Args:
-        request: A legal one.
-        first: Where its start lies (:meth:`~agentic_video.tools.base.Video.places`).
-        last: And its end.
-    """
+    """A request with no more frames than lie between two positions of a video, ends included, but at least one."""
     there = max(1, math.floor(last) - math.ceil(first) + 1)
     return replace(request, count=min(request.count, there))
 
 
 def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits) -> Selection:
-    """What a legal request shows under the limits.
+    """Select frames for a legal request under the limits.
 
     As in the released code, a request over the token budget is first reduced to ``max_short_side``; if that isn't
     enough, the number of frames and the scale are multiplied by (budget / estimate) ** (1/3) each, which brings

@@ -11,7 +11,7 @@ from agentic_video.tools.base import ToolError
 
 NAME = "ground_segment"
 Strategy = Literal["coarse", "medium", "fine"]
-"""How many visual tokens a look may cost; a system says how many that are."""
+"""Budget of a look in visual tokens; a system has the number."""
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 FIELDS = ("temporal_segment", "sampling_strategy")
 
@@ -26,13 +26,9 @@ class GroundRequest:
 
 
 def read_grounding(body: str) -> dict[str, Any]:
-    """The JSON object of a call, repaired where it is nearly one.
+    """Read a call's JSON object, repaired where it is nearly one, as the released port does.
 
-    First as it is; else what lies between its first and its last brace; else that with double quotes in place of single
-    ones. These are the released port's repairs, and nothing else is guessed.
-
-    Raises:
-        ToolError: It still isn't one, or it holds what no call may hold.
+    Tried in order: the text, its part from the first to the last brace, and that with double quotes for single ones.
     """
     inside = body[body.find("{") : body.rfind("}") + 1]
     for text in (body, inside):
@@ -44,11 +40,8 @@ def read_grounding(body: str) -> dict[str, Any]:
 
 
 def json_errors(body: str) -> int:
-    """How many errors a call's JSON has, unrepaired (released port).
-
-    One for what is no JSON object, else one for each of the two fields that is missing, or isn't a list of two, or
-    isn't the name of a strategy. What the numbers say is not looked at.
-    """
+    """Count the errors of a call's JSON, unrepaired (released port): one for no JSON object, else one for each field
+    that isn't a list of two or the name of a strategy."""
     try:
         call = read_json_object(body)
     except ToolError:
@@ -59,16 +52,7 @@ def json_errors(body: str) -> int:
 
 
 def check_grounding(arguments: Mapping[str, Any], duration: float, shortest: float = 1.0) -> GroundRequest:
-    """Check a request and clamp its segment to the video.
-
-    Args:
-        arguments: ``temporal_segment`` (``[start, end]`` in seconds) and ``sampling_strategy``.
-        duration: Length of the video in seconds.
-        shortest: Least length of the clamped segment in seconds.
-
-    Raises:
-        ToolError: The request is illegal; the message says why.
-    """
+    """Check a request and clamp its segment, which must last ``shortest`` seconds, to the video."""
     for field in FIELDS:
         if field not in arguments:
             raise ToolError(f"{field} is missing")
@@ -87,11 +71,6 @@ def check_grounding(arguments: Mapping[str, Any], duration: float, shortest: flo
 
 
 def frame_count(seconds: float, fps: float, least: int, most: int) -> int:
-    """Frames of a stretch at a fixed rate, kept within both limits and even, as a model merges them two by two.
-
-    Args:
-        seconds: Length of the stretch.
-        fps: Frames a second between the limits.
-    """
+    """Frames of a stretch at a fixed rate, within both limits and even, as a model merges them two by two."""
     wanted = min(max(seconds * fps, least), most)
     return max(2, int(wanted) // 2 * 2)

@@ -1,6 +1,6 @@
-"""A tool that is somebody else's service: what the agent asks goes out as JSON by HTTP, and a text and times come back.
+"""A tool behind HTTP: the request goes out as JSON, and a text and times come back.
 
-What it points at is shown from the frame store, as any other tool's frames are: nothing but text comes over the wire.
+The times' frames come from the frame store, like any tool's: only text comes over the wire.
 """
 
 import math
@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, UnreadableReply
 from agentic_video.types.text import is_unicode
 
 
 @dataclass(frozen=True)
 class RemoteConfig:
-    """Where a service is, and what of it may take how long.
+    """Address and limits of a service.
 
     Attributes:
         url: Of the service, e.g. ``http://host:9000``; requests are posted to ``/call`` below it.
         name: Of the tool: the field ``model`` of each request.
-        api_key_env: Environment variable that holds the key, which is sent as a bearer token; a service of one's own
+        api_key_env: Environment variable that holds the key, which is sent as a bearer token; a service of your own
             needs none.
         timeout: Seconds for one request.
         max_retries: How often a failed or unreadable reply is asked for again.
@@ -60,7 +60,7 @@ class RemoteConfig:
 
 @dataclass(frozen=True)
 class RemoteReply:
-    """What a service said.
+    """Reply of a service.
 
     Attributes:
         text: Cut to the config's length.
@@ -72,11 +72,7 @@ class RemoteReply:
 
 
 class RemoteTool:
-    """A client of one service. It belongs to the event loop that asks first.
-
-    Args:
-        config: Where it is.
-    """
+    """A client of one service. It belongs to the event loop that asks first."""
 
     def __init__(self, config: RemoteConfig):
         self._config = config
@@ -91,24 +87,19 @@ class RemoteTool:
         Args:
             arguments: What the agent asks, as plain data; check what the model wrote before.
             video: The video's path, or whatever the service knows it by.
-            duration: Its length in seconds; times outside are left out.
-
-        Raises:
-            EndpointError: No readable reply. The message, which is logged too, says why, without the key. Show the
-                agent that nothing came, or raise ``VideoError``, which ends the episode with a tool error.
         """
         body = {"arguments": dict(arguments), "video": video, "duration": duration}
         return await self._endpoint.post("/call", body, lambda reply: self._read(reply, duration))
 
     def _read(self, reply: Any, duration: float) -> RemoteReply:
         if not isinstance(reply, Mapping) or not isinstance(reply.get("text"), str):
-            raise Unreadable('the reply is no {"text": "...", "times": [...]}')
+            raise UnreadableReply('the reply is no {"text": "...", "times": [...]}')
         times = reply.get("times", [])
         if not isinstance(times, list) or not all(map(_is_time, times)):
-            raise Unreadable("times must be a list of numbers (seconds)")
+            raise UnreadableReply("times must be a list of numbers (seconds)")
         text = reply["text"]
         if not is_unicode(text):
-            raise Unreadable("the text holds half of a surrogate pair")
+            raise UnreadableReply("the text holds half of a surrogate pair")
         if len(text) > self._config.max_chars:
             text = text[: self._config.max_chars] + "..."
         within = [float(time) for time in times if 0 <= time <= duration]

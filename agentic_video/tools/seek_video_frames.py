@@ -20,14 +20,7 @@ LEAST_POOL = 4
 
 @dataclass(frozen=True)
 class SeekRequest:
-    """A legal request.
-
-    Attributes:
-        query: What to look for, without surrounding white space; empty for evenly spaced frames.
-        start: Seconds.
-        end: Seconds, not before ``start``.
-        count: Most frames, at least 1.
-    """
+    """A legal request: seconds, the most frames, and a text; an empty text asks for evenly spaced frames."""
 
     query: str
     start: float
@@ -36,19 +29,10 @@ class SeekRequest:
 
 
 def check_seek(arguments: Mapping[str, Any], duration: float, max_frames: int, max_query_chars: int) -> SeekRequest:
-    """Read a request.
+    """Read a request; each argument may be missing.
 
-    As in the released code all but a stretch without frames is forgiven: what is missing or no number has its default,
-    a number of frames beyond the limits is the nearest one within.
-
-    Args:
-        arguments: ``query`` (text), ``start_time`` and ``end_time`` (seconds), ``num_frames``; each may be missing.
-        duration: Length of the video in seconds.
-        max_frames: Most frames of one call, and the default.
-        max_query_chars: A longer query is refused.
-
-    Raises:
-        ToolError: The stretch lies outside the video or ends before it starts, or the query is too long or no text.
+    As in the released code, a missing value or one that is no number gets its default, and a number of frames beyond
+    the limits the nearest within. Only a stretch without frames and a bad query are illegal.
     """
     query = arguments.get("query")
     query = "" if query is None else str(query).strip()
@@ -78,26 +62,14 @@ def _number(value: Any, default: float) -> float:
 
 
 def pool_indices(num_frames: int, duration: float, fps: float, max_frames: int) -> list[int]:
-    """The frames of a video that are searched: ``fps`` a second, evenly spread, first and last included.
-
-    Args:
-        num_frames: Frames in the video.
-        duration: Its length in seconds.
-        fps: Frames a second.
-        max_frames: Most frames; a longer video's lie further apart.
-    """
+    """The searched frames: ``fps`` a second, evenly spread, at most ``max_frames``, ends included."""
     wanted = max(math.floor(min(duration * fps, max_frames)), LEAST_POOL)
     return uniform_indices(num_frames, min(wanted, num_frames))
 
 
 def within(pool: Sequence[int], start: float, end: float) -> list[int]:
-    """The frames of a pool between two places, and the nearest one on each side, so that no stretch is empty.
-
-    Args:
-        pool: Frame numbers, ascending.
-        start: A place (:meth:`~agentic_video.tools.base.Video.places`).
-        end: One that isn't before ``start``.
-    """
+    """The frames of an ascending pool between two positions (:meth:`~agentic_video.tools.base.Video.frame_positions`),
+    and the nearest one on each side, so that no stretch is empty."""
     # A time that should be a frame's own isn't past it by a rounding error.
     first = max(bisect_right(pool, start + 1e-6) - 1, 0)
     last = min(bisect_left(pool, end - 1e-6), len(pool) - 1)

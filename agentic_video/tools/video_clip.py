@@ -20,31 +20,16 @@ class ClipRequest:
 
 
 def clip_count(seconds: float, fps: float, min_frames: int, max_frames: int) -> int:
-    """Number of frames of a clip.
-
-    The paper says "8-20 frames" and not what decides. Here the length does: a fixed rate, kept within both limits.
-
-    Args:
-        seconds: Length of the clip.
-        fps: Frames a second between the limits.
-    """
+    """Frames of a clip: the paper has "8-20 frames" without a rule; here a fixed rate within both limits."""
     return min(max(round(seconds * fps), min_frames), max_frames)
 
 
 def check_clip(
     arguments: Mapping[str, Any], duration: float, fps: float, min_frames: int, max_frames: int, shortest: float = 0.0
 ) -> ClipRequest:
-    """Check a request.
+    """Check ``t_start`` and ``t_end`` in seconds; times outside the video are not clamped (paper, appendix B.3).
 
-    Args:
-        arguments: ``t_start`` and ``t_end`` in seconds, and nothing else.
-        duration: Length of the video in seconds.
-        fps: See :func:`clip_count`, and so are the limits.
-        shortest: Seconds from one frame of the video to the next: a shorter clip is a moment.
-
-    Raises:
-        ToolError: The request is illegal; the message says why. Times outside the video are not clamped (paper,
-            appendix B.3).
+    A clip shorter than ``shortest``, the time between two frames, is refused.
     """
     if set(arguments) != {"t_start", "t_end"}:
         raise ToolError(f"{NAME} takes two arguments, t_start and t_end")

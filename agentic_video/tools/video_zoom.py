@@ -18,19 +18,7 @@ class ZoomRequest:
 
 
 def check_zoom(arguments: Mapping[str, Any], duration: float, max_frames: int) -> ZoomRequest:
-    """Check a request and clamp its segment to the video.
-
-    Args:
-        arguments: ``segment`` (``[start, end]`` in seconds) and ``fps`` (frames a second).
-        duration: Length of the video in seconds.
-        max_frames: Most frames of one call.
-
-    Returns:
-        ``int(fps * (end - start))`` frames over the clamped segment.
-
-    Raises:
-        ToolError: The request is illegal; the message says why.
-    """
+    """Check ``segment`` and ``fps``: ``int(fps * (end - start))`` frames over the segment clamped to the video."""
     segment = arguments.get("segment")
     if not isinstance(segment, list) or len(segment) != 2:
         raise ToolError("segment must be [start_sec, end_sec]")

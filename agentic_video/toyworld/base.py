@@ -41,6 +41,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.units import clock
+from agentic_video.video.source import FrameRequest
 
 OPTION_FORMAT = "{letter}. {text}"
 
@@ -148,7 +149,7 @@ def search_texts(scripts: Sequence[Turns]) -> list[str]:
 
 def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
     """An episode on a scene before its first turn, which shows no frames."""
-    info = asyncio.run(SceneSource({qa.video: scene}, world).aprobe(qa.video))
+    info = SceneSource({qa.video: scene}, world).facts(qa.video)
     return EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
 
 
@@ -206,7 +207,8 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
 
     async def read(scene: Scene) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
-        frames = await SceneSource({qa.video: scene}, world).aframes_at(qa.video, times(scene), (side, side))
+        request = FrameRequest(qa.video, times=times(scene), size=(side, side))
+        frames = (await SceneSource({qa.video: scene}, world).serve(request)).frames
         question = question_text(qa, OPTION_FORMAT)
         message = verifier_message(question, frames)
         if rng.random() < 0.5:

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
+from agentic_video.systems.base import System
 from agentic_video.toyworld.base import BaseRecipe
 from agentic_video.toyworld.checks import check_counts, check_world
 from agentic_video.toyworld.cold_start import ColdStartRecipe
@@ -49,6 +50,18 @@ class ToyRecipe:
         check_world(self.world)
 
 
+def first_view_counts(system: System) -> tuple[int, ...]:
+    """Numbers of evenly spaced frames with which rollouts begin, ascending: the system's ``first_view_counts()``, else
+    its ``first_view_fields``; empty where no number is fixed."""
+    if hasattr(system, "first_view_counts"):
+        counts: tuple[int, ...] = system.first_view_counts()
+        return counts
+    if system.overview not in ("uniform", "rate"):
+        return ()
+    names = getattr(system, "first_view_fields", ("overview_frames",))
+    return tuple(sorted({getattr(system, name) for name in names if hasattr(system, name)}))
+
+
 def toy_recipe(config: DictConfig) -> ToyRecipe:
     """The recipe in a run's config; its events keep clear of the frames that the system's rollouts begin with.
 
@@ -60,6 +73,6 @@ def toy_recipe(config: DictConfig) -> ToyRecipe:
     recipe: ToyRecipe = dataclass_from(ToyRecipe, values, "agentic_video.toyworld")
     if not {"overview_frames", "other_overviews"}.isdisjoint(values.get("world") or {}):
         return recipe
-    counts = settings_of(config).system.first_view_counts()
+    counts = first_view_counts(settings_of(config).system)
     others = tuple(count for count in counts if count != recipe.world.overview_frames)
     return replace(recipe, world=replace(recipe.world, other_overviews=others))

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from agentic_video.toyworld.world import Renderer, Scene, WorldRecipe
 from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
+from agentic_video.video.source import DrawnSource
 
 
 def path_of(scene: Scene) -> str:
@@ -17,7 +17,7 @@ def path_of(scene: Scene) -> str:
     return f"scene:{scene.seed}"
 
 
-class SceneSource:
+class SceneSource(DrawnSource):
     """Frames of scenes, and their similarity to the name of a colour.
 
     Args:
@@ -28,7 +28,7 @@ class SceneSource:
         self._scenes = scenes
         self._recipe = recipe
 
-    async def aprobe(self, path: str) -> VideoInfo:
+    def facts(self, path: str) -> VideoInfo:
         """Facts about the video that the scene's file would be."""
         scene, recipe = self._scenes[path], self._recipe
         return VideoInfo(
@@ -45,11 +45,7 @@ class SceneSource:
             start_time=0.0,
         )
 
-    async def akeyframes(self, path: str) -> list[int]:
-        """All frames: each is drawn by itself."""
-        return list(range(self._scenes[path].seconds * self._recipe.fps))
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         """Frames by number, resized to ``size`` (width, height) in pixels."""
         scene = self._scenes[path]
         renderer = Renderer(scene, self._recipe)
@@ -60,11 +56,6 @@ class SceneSource:
             origin = Origin(path, index, size)  # the scene's video has it
             frames.append(Frame.stored(index, index / self._recipe.fps, image, origin, image_key(image)))
         return frames
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Frames by time in seconds."""
-        stamps = np.arange(self._scenes[path].seconds * self._recipe.fps) / self._recipe.fps
-        return await self.aframes(path, nearest_indices(stamps, times), size)
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         """1 for a frame that shows the colour that the prompt names, else 0."""

@@ -85,7 +85,7 @@ class Frame:
 
     @classmethod
     def cropped(cls, index: int, time: float, image: np.ndarray, crop: Crop) -> Frame:
-        """A picture that was cut out of a frame (:func:`agentic_video.video.crop.crop`)."""
+        """A picture that was cut out of a frame (:func:`agentic_video.video.sizes.crop`)."""
         frame = cls(index, time, image)
         object.__setattr__(frame, "crop", crop)
         return frame
@@ -255,9 +255,6 @@ class Clip(OneSize):
 
     Attributes:
         frames: At least two, of one size, in order of time.
-
-    Raises:
-        ValueError: They aren't.
     """
 
     frames: tuple[Frame, ...]

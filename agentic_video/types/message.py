@@ -36,10 +36,10 @@ class Message:
 
 @dataclass(frozen=True)
 class AsideRequest:
-    """What the model is asked beside an episode (:meth:`agentic_video.systems.base.EpisodeView.ask`).
+    """A side query to the model (:meth:`agentic_video.systems.base.EpisodeView.ask`).
 
     Attributes:
-        messages: A conversation of its own, which the model goes on from.
+        messages: Its own conversation, which the model continues.
         max_tokens: Most generated tokens.
         stop: Texts after which to stop; they stay in the reply.
         prefix: What the reply starts with.

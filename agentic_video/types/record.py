@@ -23,57 +23,189 @@ Loading checks every field. ``docs/data.md`` describes the parts of a trajectory
 import json
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Annotated, Any, BinaryIO, Literal, Self, TextIO
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from agentic_video.types.frame import MAX_PICTURE_BYTES
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.plain import plain
 from agentic_video.types.row import RowError, VideoQA, located
+from agentic_video.types.schema import first_problem
 from agentic_video.types.text import printable, short
 from agentic_video.types.trajectory import EndReason, Trajectory
 
 VERSION = 2
 """Raise it when a reader of the older format could misread a record."""
 
-_RECORD = {"version": int, "video_qa": dict, "trajectory": dict}
-_RECORD_OPTIONAL = {"reward_extra_info": dict, "provenance": dict}
-_TRAJECTORY = {"qa_id": str, "system": str, "opening": list, "turns": list, "end": str}
-_TRAJECTORY_OPTIONAL = {
-    "error": str,
-    "rollout_index": int,
-    "num_tokens": int,
-    "forced": bool,
-    "asides": list,
-    "notes": dict,
-}
-_MESSAGE = {"role": str, "parts": list}
-_TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
-_TURN_OPTIONAL = {
-    "finished": bool,
-    "legal_calls": int,
-    "illegal_calls": int,
-    "token_ids": list,
-    "loss_mask": bool,
-    "asides": list,
-}
-_ASIDE = {"messages": list, "text": str, "num_tokens": int}
-_ASIDE_OPTIONAL = {"prompt_tokens": int, "finished": bool, "prefix": str, "stop": list, "token_ids": list}
-_FRAME = {"index": int, "time": float, "width": int, "height": int}
-_CROP = {"box": list, "frame_width": int, "frame_height": int}
-_CLIP = {"frames": list}
-_ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
-_CALL = {"name": str, "arguments": dict}
-_KINDS = {
-    str: "a string",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def _countable(value: Any) -> Any:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"must be a number below 2**63, got {short(value)}")
+    return value
+
+
+_Int = Annotated[int, BeforeValidator(_countable)]
+_Number = Annotated[float, BeforeValidator(_countable)]
+_Natural = Annotated[_Int, Field(ge=0)]
+_Positive = Annotated[_Int, Field(gt=0)]
+
+
+class _CropFields(_Strict):
+    box: Annotated[list[_Int], Field(min_length=4, max_length=4)]
+    frame_width: _Int
+    frame_height: _Int
+
+    @model_validator(mode="after")
+    def _lies_inside(self) -> Self:
+        left, top, right, bottom = self.box
+        if not (0 <= left < right <= self.frame_width and 0 <= top < bottom <= self.frame_height):
+            raise ValueError(f"is no region of a frame: {self.model_dump()}")
+        return self
+
+
+class _FrameFields(_Strict):
+    index: _Natural
+    time: _Number
+    width: _Positive
+    height: _Positive
+    crop: _CropFields = Field(default=None)  # type: ignore[assignment]
+    made: str = ""
+    picture: str = ""
+
+    @field_validator("picture")
+    @classmethod
+    def _is_small_png(cls, picture: str, info: ValidationInfo) -> str:
+        try:
+            size = len(b64decode(picture, validate=True))
+        except ValueError:
+            size = 0
+        if not info.data.get("made") or not 0 < size <= MAX_PICTURE_BYTES:
+            raise ValueError(
+                f"must be a PNG file of at most {MAX_PICTURE_BYTES} bytes in base64, with its key in 'made'"
+            )
+        return picture
+
+
+class _ClipFields(_Strict):
+    frames: list[_FrameFields]
+
+    @model_validator(mode="after")
+    def _is_clip(self) -> Self:
+        sizes = {(frame.width, frame.height) for frame in self.frames}
+        times = [frame.time for frame in self.frames]
+        if len(times) < 2 or len(sizes) > 1 or times != sorted(times):
+            raise ValueError("is no clip: at least 2 frames of one size in order of time")
+        return self
+
+
+def _kind_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return "<text>"
+    return "<clip>" if isinstance(part, Mapping) and "frames" in part else "<frame>"
+
+
+_Part = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[_FrameFields, Tag("<frame>")] | Annotated[_ClipFields, Tag("<clip>")],
+    Discriminator(_kind_of_part),
+]
+
+
+class _CallFields(_Strict):
+    name: str
+    arguments: dict[str, Any]
+
+
+class _AnswerFields(_Strict):
+    kind: Literal["answer"]
+    text: str
+
+
+class _IllegalFields(_Strict):
+    kind: Literal["illegal"]
+    reason: str
+
+
+class _CallsFields(_Strict):
+    kind: Literal["calls"]
+    calls: list[_CallFields]
+
+
+_Action = Annotated[
+    Annotated[_AnswerFields, Tag("<answer>")]
+    | Annotated[_IllegalFields, Tag("<illegal>")]
+    | Annotated[_CallsFields, Tag("<calls>")],
+    Discriminator(lambda action: f"<{action.get('kind')}>" if isinstance(action, Mapping) else "<answer>"),
+]
+
+
+class _MessageFields(_Strict):
+    role: Literal["system", "user"]
+    parts: list[_Part]
+
+
+class _AsideFields(_Strict):
+    messages: list[_MessageFields]
+    text: str
+    num_tokens: _Int
+    prompt_tokens: _Int = 0
+    finished: bool = True
+    prefix: str = ""
+    stop: list[str] = []
+    token_ids: list[_Natural] = []
+
+
+class _TurnFields(_Strict):
+    text: str
+    action: _Action
+    num_tokens: _Int
+    observation: list[_Part]
+    finished: bool = True
+    legal_calls: _Int = 0
+    illegal_calls: _Int = 0
+    token_ids: list[_Natural] = []
+    loss_mask: bool = True
+    asides: list[_AsideFields] = []
+
+
+class _TrajectoryFields(_Strict):
+    qa_id: str
+    system: str
+    opening: list[_MessageFields]
+    turns: list[_TurnFields]
+    end: Literal[tuple(end.value for end in EndReason)]  # type: ignore[valid-type]
+    error: str = ""
+    rollout_index: _Int = 0
+    num_tokens: _Int = 0
+    forced: bool = False
+    asides: list[_AsideFields] = []
+    notes: dict[str, Any] = {}
+
+
+class _RecordFields(_Strict):
+    version: _Int
+    video_qa: dict[str, Any]
+    trajectory: _TrajectoryFields
+    reward_extra_info: dict[str, _Number] = {}
+    provenance: dict[str, Any] = {}
 
 
 class RecordError(ValueError):
@@ -135,17 +267,19 @@ class Record:
             raise RowInstead(f"{where}: is a row (a question), not a record (a finished episode)")
         if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
             raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
-        _check(raw, _RECORD, _RECORD_OPTIONAL, where, "")
+        try:
+            _RecordFields.model_validate(raw)
+        except ValidationError as error:
+            key, problem = first_problem(error)
+            raise RecordError(f"{where}: {f'field {key!r}' if key else 'a record'} {problem}") from None
         try:
             qa = VideoQA.from_row(raw["video_qa"], f"{where}: video_qa")
         except (RowError, TypeError) as error:
             raise RecordError(str(error)) from error
-        _check_trajectory(raw["trajectory"], where)
         trajectory = Trajectory.from_dict(raw["trajectory"])
         if trajectory.qa_id != qa.id:
             raise RecordError(f"{where}: field 'trajectory.qa_id' is {trajectory.qa_id!r}, but 'video_qa.id' {qa.id!r}")
         rewards = raw.get("reward_extra_info", {})
-        _check(rewards, dict.fromkeys(rewards, float), {}, where, "reward_extra_info")
         return cls(qa, trajectory, {name: float(value) for name, value in rewards.items()}, raw.get("provenance", {}))
 
 
@@ -187,7 +321,7 @@ def write_record(file: TextIO, record: Record) -> None:
 def _line(fields: dict[str, Any]) -> str:
     try:
         return json_line(fields)
-    except TypeError:  # of numpy, or it is said what it is and where
+    except TypeError:  # numpy's values, or an error that names the place
         return json_line(plain(fields, "record"))
 
 
@@ -231,7 +365,7 @@ def record_lines(paths: Iterable[str | Path]) -> list[RecordLine]:
 def each_record(
     paths: Iterable[str | Path], wanted: Callable[[bytes], object] = bytes.strip
 ) -> Iterator[Record | RecordError]:
-    """The records of several files, one after the other, and in place of each bad line what is wrong with it.
+    """The records of several files, one after the other; a bad line yields its error.
 
     Args:
         paths: The files.
@@ -258,7 +392,7 @@ def read_records(path: str | Path) -> Iterator[Record]:
 
     Raises:
         RecordError: The file can't be read, or a line is bad (the first bad one ends the iteration;
-            :func:`each_record` goes on after it).
+            :func:`each_record` continues after it).
     """
     for record in each_record([path]):
         if isinstance(record, RecordError):
@@ -300,135 +434,3 @@ def _record(line: bytes, path: Path, number: int) -> Record:
         raise RecordError(f"{where}: not a json object in UTF-8: {error}") from error
     record = Record.from_dict(raw, where)
     return replace(record, qa=located(record.qa, path.parent))
-
-
-def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type], where: str, name: str) -> None:
-    """Look whether an object has the fields that it must have, no others, and each of its kind."""
-    if not isinstance(raw, Mapping):
-        raise RecordError(f"{where}: {_field(name)} must be an object, got {short(raw)}")
-    prefix = f"{name}." if name else ""
-    known = {**required, **optional}
-    for key in raw:
-        if key not in known:
-            raise RecordError(f"{where}: field '{prefix}{key}' is unknown; known are {sorted(known)}")
-    for key, kind in known.items():
-        if key not in raw:
-            if key in required:
-                raise RecordError(f"{where}: field '{prefix}{key}' is missing")
-            continue
-        value = raw[key]
-        fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
-        if not fits or (kind is not bool and isinstance(value, bool)) or _is_huge(value):
-            raise RecordError(f"{where}: field '{prefix}{key}' must be {_KINDS[kind]}, got {short(value)}")
-
-
-def _check_trajectory(raw: Any, where: str) -> None:
-    _check(raw, _TRAJECTORY, _TRAJECTORY_OPTIONAL, where, "trajectory")
-    ends = [end.value for end in EndReason]
-    if raw["end"] not in ends:
-        raise RecordError(f"{where}: field 'trajectory.end' must be one of {ends}, got {short(raw['end'])}")
-    _check_messages(raw["opening"], where, "trajectory.opening")
-    for number, turn in enumerate(raw["turns"]):
-        name = f"trajectory.turns[{number}]"
-        _check(turn, _TURN, _TURN_OPTIONAL, where, name)
-        _check_action(turn["action"], where, f"{name}.action")
-        _check_parts(turn["observation"], where, f"{name}.observation")
-        _check_ids(turn, where, name)
-        _check_asides(turn, where, name)
-    _check_asides(raw, where, "trajectory")
-
-
-def _check_messages(messages: Sequence[Any], where: str, name: str) -> None:
-    for number, message in enumerate(messages):
-        one = f"{name}[{number}]"
-        _check(message, _MESSAGE, {}, where, one)
-        if message["role"] not in ("system", "user"):
-            raise RecordError(f"{where}: field '{one}.role' must be system or user, got {short(message['role'])}")
-        _check_parts(message["parts"], where, f"{one}.parts")
-
-
-def _check_ids(said: Mapping[str, Any], where: str, name: str) -> None:
-    for token in said.get("token_ids", ()):
-        if not isinstance(token, int) or isinstance(token, bool) or token < 0 or _is_huge(token):
-            raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {short(token)}")
-
-
-def _check_asides(owner: Mapping[str, Any], where: str, name: str) -> None:
-    for number, aside in enumerate(owner.get("asides", ())):
-        one = f"{name}.asides[{number}]"
-        _check(aside, _ASIDE, _ASIDE_OPTIONAL, where, one)
-        _check_messages(aside["messages"], where, f"{one}.messages")
-        _check_ids(aside, where, one)
-        for stop in aside.get("stop", ()):
-            if not isinstance(stop, str):
-                raise RecordError(f"{where}: field '{one}.stop' must hold texts, got {short(stop)}")
-
-
-def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
-    for number, part in enumerate(parts):
-        if isinstance(part, str):
-            continue
-        if isinstance(part, Mapping) and "frames" in part:
-            _check_clip(part, where, f"{name}[{number}]")
-        else:
-            _check_frame(part, where, f"{name}[{number}]")
-
-
-def _check_frame(raw: Any, where: str, name: str) -> None:
-    _check(raw, _FRAME, {"crop": dict, "made": str, "picture": str}, where, name)
-    if "picture" in raw:
-        _check_picture(raw, where, name)
-    if raw["index"] < 0 or raw["width"] <= 0 or raw["height"] <= 0:
-        raise RecordError(f"{where}: field '{name}' is no frame: {dict(raw)}")
-    if "crop" in raw:
-        _check_crop(raw["crop"], where, f"{name}.crop")
-
-
-def _check_picture(raw: Mapping[str, Any], where: str, name: str) -> None:
-    try:
-        size = len(b64decode(raw["picture"], validate=True))
-    except ValueError:
-        size = 0
-    if not raw.get("made") or not 0 < size <= MAX_PICTURE_BYTES:
-        raise RecordError(
-            f"{where}: field '{name}.picture' must be a PNG file of at most {MAX_PICTURE_BYTES} bytes in base64, with "
-            "its key in 'made'"
-        )
-
-
-def _check_crop(raw: Mapping[str, Any], where: str, name: str) -> None:
-    _check(raw, _CROP, {}, where, name)
-    box = raw["box"]
-    if len(box) != 4 or not all(isinstance(edge, int) and not isinstance(edge, bool) for edge in box):
-        raise RecordError(f"{where}: field '{name}.box' must hold four whole numbers, got {short(box)}")
-    left, top, right, bottom = box
-    if not (0 <= left < right <= raw["frame_width"] and 0 <= top < bottom <= raw["frame_height"]):
-        raise RecordError(f"{where}: field '{name}' is no region of a frame: {dict(raw)}")
-
-
-def _check_clip(raw: Any, where: str, name: str) -> None:
-    _check(raw, _CLIP, {}, where, name)
-    for number, frame in enumerate(raw["frames"]):
-        _check_frame(frame, where, f"{name}.frames[{number}]")
-    sizes = {(frame["width"], frame["height"]) for frame in raw["frames"]}
-    times = [frame["time"] for frame in raw["frames"]]
-    if len(times) < 2 or len(sizes) > 1 or times != sorted(times):
-        raise RecordError(f"{where}: field '{name}' is no clip: at least 2 frames of one size in order of time")
-
-
-def _check_action(raw: Mapping[str, Any], where: str, name: str) -> None:
-    kind = raw.get("kind")
-    if not isinstance(kind, str) or kind not in _ACTIONS:
-        raise RecordError(f"{where}: field '{name}.kind' must be one of {sorted(_ACTIONS)}, got {short(kind)}")
-    _check(raw, {"kind": str, **_ACTIONS[kind]}, {}, where, name)
-    for number, call in enumerate(raw.get("calls", ())):
-        _check(call, _CALL, {}, where, f"{name}.calls[{number}]")
-
-
-def _is_huge(value: Any) -> bool:
-    """Whether a number is none that programs count with."""
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
-
-
-def _field(name: str) -> str:
-    return f"field '{name}'" if name else "a record"

@@ -76,7 +76,7 @@ class VideoQA:
         options: Option texts without letters, in order; empty for other questions.
         extra: Whatever else a system needs.
         windows: Gold windows in seconds: the right answer where it is an interval (of several windows each is right for
-            ``interval``, all together for ``intervals``), else where the evidence is; empty where nobody says.
+            ``interval``, all together for ``intervals``), else where the evidence is; empty where unknown.
         where: The row's place, e.g. ``train.jsonl line 12``, for messages; no part of the row.
     """
 
@@ -156,7 +156,7 @@ class VideoQA:
         if not options and (column := _options_elsewhere(row)):
             if answer_type == "multiple_choice":
                 raise RowError(f"{where}: there are no 'options': column {column!r} isn't read: name it 'options'")
-            # it may be kept beside a question that is open all the same: its answer isn't a letter
+            # they may be kept with a question that is open all the same: its answer isn't a letter
             if answer_type == "open_ended" and re.fullmatch("[A-Ja-j]", answer.strip()):
                 raise RowError(
                     f"{where}: field 'answer' is a letter, {answer!r}, but there are no 'options': column {column!r} "
@@ -267,7 +267,7 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
 
 
 def _missing(row: Mapping[str, Any], *, answered: bool) -> str:
-    """What is said of a row that lacks fields: which, and those that it has."""
+    """The message about a row that lacks fields."""
     needed = ("id", "video", "question", *(("answer",) if answered else ()))
     names = [f"'{name}'" for name in needed if name not in row]
     said = f"field {names[0]} is" if len(names) == 1 else f"fields {', '.join(names)} are"
@@ -323,8 +323,8 @@ def _is_deep(value: Any) -> bool:
     for _ in range(MAX_DEPTH):
         layer = [
             inner
-            for one in layer
-            if isinstance(one, Mapping | list | tuple)
-            for inner in (one.values() if isinstance(one, Mapping) else one)
+            for value in layer
+            if isinstance(value, Mapping | list | tuple)
+            for inner in (value.values() if isinstance(value, Mapping) else value)
         ]
     return bool(layer)

@@ -26,4 +26,4 @@ def printable(text: str) -> str:
     """A text for a terminal or a log: what isn't shown there, but obeyed, is written as an escape."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)

@@ -31,7 +31,7 @@ RecordedPart = str | FrameRef | ClipRef
 
 @dataclass(frozen=True)
 class RecordedMessage:
-    """A message of the opening, with references in place of images and clips."""
+    """A message of the opening, with references instead of images and clips."""
 
     role: str
     parts: tuple[RecordedPart, ...]
@@ -39,10 +39,10 @@ class RecordedMessage:
 
 @dataclass(frozen=True)
 class Aside:
-    """A generation beside the episode: the model was asked something in a conversation of its own.
+    """A side query: the model's reply in a conversation apart from the episode's.
 
     Attributes:
-        messages: What it was asked, with references in place of images and clips.
+        messages: What it was asked, with references instead of images and clips.
         text: Its reply up to the first stop text, the prefix at its start included.
         num_tokens: Number of generated tokens.
         prompt_tokens: Number of tokens before them, images and the prefix included; 0 where the policy counts none.
@@ -84,7 +84,7 @@ class Turn:
         token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
         loss_mask: False for a turn that a learner of this episode is shown but takes no loss on (a mistake that a later
             turn corrects).
-        asides: What the model was asked beside the episode while the observation was made.
+        asides: Side queries made for the observation.
     """
 
     text: str
@@ -112,7 +112,7 @@ class Trajectory:
         num_tokens: Tokens of the whole sequence, prompt and images included; 0 where the policy counts none.
         forced: Whether the last turn was one more than ``max_turns`` allow, or one beyond a budget, in which the agent
             was told to answer (``System.forced_answer``; validation and evaluation only).
-        asides: What the model was asked beside the episode after its end.
+        asides: Side queries after the episode's end.
         notes: What ``System.after`` found out about the episode: plain data by name.
     """
 
@@ -260,9 +260,9 @@ def _plain_note(value: Any, where: str) -> Any:
     if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value)):
         return value
     if isinstance(value, Mapping):
-        return {key: _plain_note(one, f"{where}.{key}") for key, one in _named(value, where)}
+        return {key: _plain_note(item, f"{where}.{key}") for key, item in _named(value, where)}
     if isinstance(value, list | tuple):
-        return [_plain_note(one, f"{where}[{number}]") for number, one in enumerate(value)]
+        return [_plain_note(item, f"{where}[{number}]") for number, item in enumerate(value)]
     raise TypeError(f"the note {where!r} is no plain data: {value!r:.80}")
 
 
@@ -273,7 +273,7 @@ def _named(values: Mapping[Any, Any], where: str) -> Sequence[tuple[str, Any]]:
 
 
 def record_parts(parts: Sequence[Part], video: str = "") -> tuple[RecordedPart, ...]:
-    """References in place of pixels, and pixels where there is nothing to refer to.
+    """References instead of pixels, and pixels where there is nothing to refer to.
 
     Args:
         video: See :meth:`agentic_video.types.frame.FrameRef.of`.
@@ -287,9 +287,9 @@ def record_messages(messages: Sequence[Message], video: str = "") -> tuple[Recor
 
 
 def frames_by(turn: Turn) -> tuple[FrameRef, ...]:
-    """All frames that a turn had shown, in order: to the agent itself, then beside the episode."""
-    beside = (message.parts for aside in turn.asides for message in aside.messages)
-    return (*recorded_frames(turn.observation), *(frame for parts in beside for frame in recorded_frames(parts)))
+    """All frames that a turn had shown, in order: the observation's, then those of side queries."""
+    side_parts = (message.parts for aside in turn.asides for message in aside.messages)
+    return (*recorded_frames(turn.observation), *(frame for parts in side_parts for frame in recorded_frames(parts)))
 
 
 def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
@@ -317,7 +317,7 @@ def _reference(shown: Frame | Clip, video: str) -> FrameRef | ClipRef:
 
 
 def _messages(raw: Sequence[Mapping[str, Any]]) -> tuple[RecordedMessage, ...]:
-    return tuple(RecordedMessage(one["role"], _parts(one["parts"])) for one in raw)
+    return tuple(RecordedMessage(message["role"], _parts(message["parts"])) for message in raw)
 
 
 def _aside(raw: Mapping[str, Any]) -> Aside:

@@ -1,4 +1,4 @@
-"""Which of a run's checkpoints can be gone on from, in the folders that verl writes."""
+"""Checkpoints from which a run can resume, in the folders that verl writes."""
 
 import re
 import zipfile
@@ -20,7 +20,7 @@ class DamagedCheckpoint(Exception):
 
 
 def newest_whole(folder: Path) -> tuple[Path | None, str]:
-    """The checkpoint to go on from: the one that the tracker names, or the newest whole one before it.
+    """The checkpoint to resume from: the tracker's, or the newest whole one before it.
 
     A disk that was full, or a machine that lost its power, may have left the tracker or the files empty or cut short.
 
@@ -31,7 +31,7 @@ def newest_whole(folder: Path) -> tuple[Path | None, str]:
         The folder of a step, None where nothing was written yet; and what was passed over and why, empty for nothing.
 
     Raises:
-        DamagedCheckpoint: There are checkpoints, and none is whole.
+        DamagedCheckpoint: There are checkpoints, and all are damaged.
     """
     tracker = folder / TRACKER
     if not tracker.is_file():
@@ -63,12 +63,12 @@ def _step_of(shards: Path) -> Path:
 
 
 def same_run(shards: Path, others: Path) -> bool:
-    """Whether the shards of two checkpoints are, or will be, beside each other."""
+    """Whether the shards of two checkpoints are, or will be, in one run's folder."""
     return _step_of(shards).parent.resolve() == _step_of(others).parent.resolve()
 
 
 def saved_before(shards: Path) -> list[Path]:
-    """The shards of a checkpoint and of those of earlier steps beside it, the oldest first.
+    """The shards of a checkpoint and of those of earlier steps of its run, the oldest first.
 
     Args:
         shards: Their folder: a step's, or ``actor`` below it.

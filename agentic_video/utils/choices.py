@@ -1,17 +1,7 @@
-"""Values that must be one of a few."""
+"""Suggestions for misspelt words."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
-
-
-def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
-    """Make sure that a config's value is one of those that there are.
-
-    Raises:
-        ValueError: It isn't; the message names the key.
-    """
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
 
 
 def did_you_mean(word: str, known: Collection[str], alike: float = 0.6) -> str:

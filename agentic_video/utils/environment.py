@@ -74,7 +74,7 @@ def _is_installed(name: str) -> bool:
 
 def file_in_the_way(folder: Path) -> Path | None:
     """The file that keeps a folder from being made: in its place, or in that of one above it."""
-    return next((one for one in (folder, *folder.parents) if os.path.isfile(one)), None)
+    return next((parent for parent in (folder, *folder.parents) if os.path.isfile(parent)), None)
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""What stops a command before it starts, and how errors are said."""
+"""Errors that stop a command before it starts, and how they are shown."""
 
 import sysconfig
 import traceback
@@ -51,7 +51,7 @@ def described(error: BaseException) -> str:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file is neither of this package, nor of Python, nor of what is installed beside it."""
+    """Whether a file is neither of this package, nor of Python, nor of an installed package."""
     if file.suffix != ".py" or {"site-packages", "dist-packages"}.intersection(file.parts):
         return False
     return not any(file.is_relative_to(folder) for folder in (_PACKAGE, *_PYTHON))

@@ -22,7 +22,7 @@ def trim() -> None:
 
 
 def share_arenas() -> None:
-    """Let all threads of this process share two of glibc's heaps, in place of eight for each processor.
+    """Let all threads of this process share two of glibc's heaps, instead of eight for each processor.
 
     What one heap has free, threads of another can't use: where threads come and go with pictures, each heap grows to
     the most that it ever held. For a process that is about to start such threads.

@@ -102,7 +102,7 @@ def free_space(folder: Path, seconds: float) -> int | None:
         seconds: How long it may take: a dead network disk never answers.
 
     Raises:
-        OSError: It answers that there is nothing to be had.
+        OSError: It refuses.
     """
     return _within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
 
@@ -128,7 +128,7 @@ def can_write(folder: Path, seconds: float) -> bool | None:
 
 def _nearest(folder: Path) -> Path:
     """The folder, or its nearest parent that is there."""
-    return next(one for one in (folder, *folder.parents) if one.exists())
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def _within(seconds: float, ask: Callable[[], T]) -> T | None:

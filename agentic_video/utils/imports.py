@@ -55,20 +55,13 @@ def make_importable(recipe: Path) -> bool:
 def check_working_folder(folder: Path) -> None:
     """Make sure that no file in the folder from which a command is started takes the place of a module of Python's own
     library, or of a package that everything here imports, in the processes that it starts: Python looks there first.
-
-    Raises:
-        SetupError: One does; the message names it.
     """
     if file := _hiding(folder):
         raise SetupError(f"{file}: {_TAKES_PLACE}: rename it, or start from another folder")
 
 
 def check_import_path(path: str) -> None:
-    """Make sure of the same for the folders of ``PYTHONPATH``.
-
-    Raises:
-        SetupError: A file there does; the message names it.
-    """
+    """Make sure of the same for the folders of ``PYTHONPATH``."""
     for entry in path.split(os.pathsep):
         if file := _hiding(Path(entry)):
             raise SetupError(f"{file}: {_TAKES_PLACE}: take its folder out of PYTHONPATH, or rename it")

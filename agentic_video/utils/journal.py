@@ -16,7 +16,7 @@ from agentic_video.utils.errors import SetupError
 def claim_folder(
     folder: Path, settings: Mapping[str, Any], name: str, kind: str, known_later: Collection[str] = ()
 ) -> None:
-    """Make the folder of a job, or go on in one of the same settings.
+    """Make the folder of a job, or resume one of the same settings.
 
     Args:
         folder: Is made where it is missing. One in which no result is yet takes any settings.
@@ -161,9 +161,6 @@ def check_output(out: Path, sources: Iterable[Path]) -> None:
     Args:
         out: The file that ``--out`` names.
         sources: The files that are read.
-
-    Raises:
-        SetupError: It does.
     """
     if out.resolve() in {file.resolve() for file in sources}:
         raise SetupError(f"--out {out}: is read as the input; choose another name")

@@ -58,7 +58,7 @@ def proxy_for(url: str) -> Proxy | None:
         host = parts.hostname or ""
     except ValueError:  # no address: whoever asks there finds out
         return None
-    scheme = next((one for one in (parts.scheme, "all") if named.get(one)), "")
+    scheme = next((name for name in (parts.scheme, "all") if named.get(name)), "")
     if not scheme or not host or proxy_bypass_environment(parts.netloc.rpartition("@")[2], named) or is_near(host):
         return None
     if "no" in named and _excepted(host, named["no"]):
@@ -129,7 +129,7 @@ def ask_directly(environment: MutableMapping[str, str], hosts: Iterable[str] = (
         return
     # lower case goes first, as in curl, Python and requests
     listed = next((environment[name] for name in EXCEPTIONS if environment.get(name)), "").split(",")
-    own = [*LOOPBACK, *sorted(own_names()), *(str(one.ip) for one in own_interfaces())]
+    own = [*LOOPBACK, *sorted(own_names()), *(str(interface.ip) for interface in own_interfaces())]
     value = ",".join(dict.fromkeys(host.strip() for host in (*listed, *own, *hosts) if host.strip()))
     environment.update(dict.fromkeys(EXCEPTIONS, value))
 

@@ -16,7 +16,7 @@ CONNECT_SECONDS = 10.0
 
 
 def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that lets Ray show the token that this user has, where nothing else is said.
+    """The variable that lets Ray show the token that this user has, unless another mode is set.
 
     ``ray start --head`` asks for a token as soon as there is one; what joins the cluster shows it only when told to.
     """

@@ -89,7 +89,7 @@ def _groups(controller: str, root: Path, own: Path) -> Iterator[Path]:
             continue
         folder = top / path.strip("/")
         # In a container the path may be the host's; the container's own group is then at the top.
-        yield from (top, *(one for one in (folder, *folder.parents) if top in one.parents))
+        yield from (top, *(group for group in (folder, *folder.parents) if top in group.parents))
 
 
 def _words(path: Path) -> list[str]:

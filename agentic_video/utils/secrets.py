@@ -37,7 +37,7 @@ to whoever sees its dashboard, and writes them into its logs."""
 KEYS_FILE = "secrets.env"
 """In a run's folder, as long as it runs."""
 KEYS = ("WANDB_API_KEY", "HF_TOKEN", "OPENAI_API_KEY", "TOOL_API_KEY")
-"""Variables with keys that a job's processes may need, beside those that the config names."""
+"""Variables with keys that a job's processes may need, besides those that the config names."""
 
 
 def written(values: Mapping[str, str]) -> str:
@@ -58,7 +58,7 @@ def keys_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> dict[s
     """The environment variables of this command that hold keys which its processes may need.
 
     Args:
-        named: Names of variables beside those that are known.
+        named: Further names of variables.
     """
     known = {*KEYS, *named}
     wanted = [

@@ -42,7 +42,7 @@ def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> fl
         sums[cluster] += value - mean
     if len(sums) < 2:
         return None
-    squares = math.fsum(one * one for one in sums.values())
+    squares = math.fsum(total * total for total in sums.values())
     return math.sqrt(len(sums) / (len(sums) - 1) * squares) / len(values)
 
 
@@ -84,8 +84,8 @@ def paired_difference(
         questions=len(shared),
         difference=statistics.fmean(differences) if differences else None,
         error=clustered_error(differences, [cluster_of[question] for question in shared]),
-        better=sum(one > 0 for one in differences),
-        worse=sum(one < 0 for one in differences),
+        better=sum(difference > 0 for difference in differences),
+        worse=sum(difference < 0 for difference in differences),
     )
 
 
@@ -112,7 +112,7 @@ def jackknife_errors(
         return dict.fromkeys(names, None)
     replicates = []
     for left_out in sorted(groups):
-        replicates.append(score([one for number, group in groups.items() if number != left_out for one in group]))
+        replicates.append(score([member for number, group in groups.items() if number != left_out for member in group]))
     errors: dict[str, float | None] = {}
     for name in names:
         values = [replicate[name] for replicate in replicates if name in replicate]

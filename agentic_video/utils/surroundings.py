@@ -57,7 +57,7 @@ _QUIET = {"VLLM_NO_USAGE_STATS": "1"}
 def use_utf8() -> None:
     """Let this process and those that it starts read and write UTF-8, whatever the terminal's language is.
 
-    A terminal that is said to show ASCII only gets escapes. Where Python has read names of files in another encoding
+    A terminal whose language is ASCII gets escapes. Where Python has read names of files in another encoding
     already, this process starts again.
     """
     if not sys.flags.utf8_mode and sys.getfilesystemencoding().lower().replace("-", "") != "utf8":
@@ -137,7 +137,7 @@ def check_vllm_variables(environment: Mapping[str, str], own: Mapping[str, str])
 
 
 def _name_user(environment: MutableMapping[str, str]) -> None:
-    """Make sure that there is a home, and a name for whom the system knows none, as in containers."""
+    """Make sure that there is a home, and a user name where the system knows none, as in containers."""
     with contextlib.suppress(KeyError):
         pwd.getpwuid(os.getuid())
         return
@@ -156,7 +156,7 @@ def _count_threads(environment: MutableMapping[str, str]) -> None:
 
 
 def _hide_gpus(environment: MutableMapping[str, str]) -> None:
-    """Write "no GPU" so that Ray takes it too: it starts no cluster of one logical GPU beside an empty list."""
+    """Write "no GPU" so that Ray takes it too: with an empty list it starts no cluster of one logical GPU."""
     for name in OTHER_GPUS:
         environment.pop(name, None)
     if visible_entries(environment) == []:

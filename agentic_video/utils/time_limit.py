@@ -1,7 +1,7 @@
 """Limits on the time that custom code takes.
 
-A coroutine is cancelled at its limit. A plain function runs on a thread of its own, so that the event loop goes on
-meanwhile; Python can't end a thread, so one that is late is left behind, counted and named. After ``MAX_STUCK`` of them
+A coroutine is cancelled at its limit. A plain function runs on a thread of its own, so that the event loop
+continues; Python can't end a thread, so one that is late is left behind, counted and named. After ``MAX_STUCK`` of them
 in one process no other is started until one comes back.
 """
 

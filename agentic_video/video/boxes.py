@@ -1,6 +1,6 @@
-"""What the boxes of an MP4 file claim, read before FFmpeg makes tables of it: a few bytes can claim billions of frames.
+"""Claims of an MP4 file's boxes (ISO/IEC 14496-12), read before FFmpeg allocates tables for them.
 
-See ISO/IEC 14496-12. Whatever isn't well formed is left to FFmpeg.
+A few bytes can claim billions of frames. Malformed boxes are left to FFmpeg.
 """
 
 from __future__ import annotations
@@ -20,40 +20,33 @@ _MOST_BOXES = 2_000_000
 
 @dataclass(frozen=True)
 class Boxes:
-    """What an MP4 file says of itself.
-
-    Attributes:
-        typed: Whether it begins as MP4 files do (``ftyp``).
-        indexed: Whether there is an index (``moov``).
-        samples: Largest number of samples that a track claims; of a fragmented file all of its fragments' together.
-        compressed: Whether its index is compressed, so that it can't be looked into.
-        endless: Whether there are more boxes than anybody looks at.
-        cut: Whether the file ends before its media data do.
-    """
+    """Claims of an MP4 file about itself."""
 
     typed: bool = False
+    """It begins as MP4 files do (``ftyp``)."""
     indexed: bool = False
+    """It has an index (``moov``)."""
     samples: int = 0
+    """Most samples that a track claims; in a fragmented file, all of its fragments together."""
     compressed: bool = False
+    """Its index is compressed, so that it can't be inspected."""
     endless: bool = False
+    """It has too many boxes to inspect."""
     cut: bool = False
+    """It ends before its media data do."""
 
 
 def read_boxes(path: str) -> Boxes:
-    """Walk the boxes of a file; of one that isn't an MP4 nothing is said.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Walk the boxes of a file; all defaults if it isn't an MP4."""
     with open(path, "rb") as file:
         head = file.read(8)
         if len(head) < 8 or head[4:8] not in _FIRST:
             return Boxes()
-        return _Walk(file.fileno()).boxes(head[4:8] == b"ftyp")
+        return _BoxWalker(file.fileno()).boxes(head[4:8] == b"ftyp")
 
 
-class _Walk:
-    # Read piece by piece, not mapped into memory: a disk that fails would end the process.
+class _BoxWalker:
+    # Read piece by piece, not mapped into memory: a failing disk would kill the process.
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor

@@ -1,4 +1,4 @@
-"""Opening a video file with FFmpeg: its container, the one stream that is read, that stream's decoder."""
+"""Opening a video file with FFmpeg: its container, its video stream, that stream's decoder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from agentic_video.video.boxes import Boxes, read_boxes
-from agentic_video.video.deadline import Deadline
-from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.errors import Deadline, VideoError, raise_video_error
 from agentic_video.video.limits import MAX_SIDE, Limits, coded_pixels, decoder_bytes
 from agentic_video.video.sizes import MAX_ASPECT_RATIO
 
@@ -19,26 +18,19 @@ FORMATS = (
     *("avi", "mpegts", "mpeg", "mpegvideo", "m4v", "h264", "hevc", "vvc", "av1", "obu", "ivf", "vc1"),
     *("flv", "live_flv", "asf", "ogg", "nut", "mxf", "rm", "yuv4mpegpipe", "gif", "apng", "dv"),
 )
-"""FFmpeg's names of the formats that are read: each holds a video in one file."""
+"""FFmpeg's names of the readable formats: each holds a video in one file."""
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif", ".flv", ".ts")
-"""Of files that are taken for videos where a folder is looked through: what converters and enhance know a video by."""
+"""Suffixes of video files in a folder."""
 
 _OPTIONS = {"format_whitelist": ",".join(FORMATS), "protocol_whitelist": "file"}
 
 
 def open_container(path: str, deadline: Deadline) -> InputContainer:
-    """Open a file; whoever gets it closes it.
+    """Open a file; the caller closes it.
 
-    FFmpeg is let read this one file, as one of the formats that hold videos: a playlist, a list of other files or a
-    text that it would draw is refused.
-
-    Args:
-        path: Video file.
-        deadline: FFmpeg gives up opening at it, and reading a packet after as much time once more.
-
-    Raises:
-        VideoError: FFmpeg can't read the file, or an MP4 file ends before its index.
+    FFmpeg may read this one file only, in a format that holds videos: playlists, lists of other files and texts that it
+    would draw are refused. It stops opening at the deadline, and reading a packet after as much time again.
     """
     try:
         return av.open(path, mode="r", metadata_errors="replace", container_options=_OPTIONS, timeout=deadline.left())
@@ -59,11 +51,7 @@ def open_container(path: str, deadline: Deadline) -> InputContainer:
 
 
 def check_boxes(path: str, limits: Limits) -> Boxes:
-    """See that an MP4 file doesn't claim more than may be; what its boxes say is returned.
-
-    Raises:
-        VideoError: It does, or can't be read.
-    """
+    """Read an MP4 file's boxes, and refuse it if they claim too much."""
     try:
         boxes = read_boxes(path)
     except (OSError, ValueError) as error:
@@ -78,7 +66,7 @@ def check_boxes(path: str, limits: Limits) -> Boxes:
 
 
 def too_many_packets(path: str, limits: Limits) -> VideoError:
-    """The error of a stream that has more packets than may be."""
+    """Error of a stream with too many packets."""
     return VideoError(
         path,
         "unsupported",
@@ -88,7 +76,7 @@ def too_many_packets(path: str, limits: Limits) -> VideoError:
 
 
 def _lacks_moov(path: str) -> bool:
-    """Whether a file is an MP4 without an index, by its top-level boxes."""
+    """Return True for an MP4 without an index, by its top-level boxes."""
     try:
         boxes = read_boxes(path)
     except (OSError, ValueError):
@@ -97,19 +85,14 @@ def _lacks_moov(path: str) -> bool:
 
 
 _LEAD_IN_SECONDS = 0.1
-"""Longest stretch before time 0 that is an audio encoder's lead-in, which no player plays."""
+"""Longest stretch before time 0 that counts as an audio encoder's lead-in, which no player plays."""
 
 _ANOTHER_CLOCK_SECONDS = 3600.0
-"""A stream that starts this much earlier than the video runs by another clock: another program of a broadcast."""
+"""A stream that starts this much earlier than the video has another clock: another program of a broadcast."""
 
 
 def other_starts(container: InputContainer, number: int) -> list[float]:
-    """When the other streams start that are seen or heard, on the file's clock in seconds.
-
-    Args:
-        container: The file.
-        number: Index of the video stream that is read.
-    """
+    """Start times of the other audio and video streams, in seconds on the file's clock."""
     starts = []
     for stream in container.streams:
         cover = stream.disposition & av.stream.Disposition.attached_pic
@@ -123,21 +106,12 @@ def other_starts(container: InputContainer, number: int) -> list[float]:
 
 
 def file_start(first: float, others: list[float]) -> float:
-    """The time at which a file starts, on its own clock in seconds: when its earliest stream does.
-
-    Args:
-        first: Start of the video stream.
-        others: See :func:`other_starts`.
-    """
+    """Start of a file's earliest stream in seconds on its own clock; ``first`` is the video's."""
     return min([first, *(start for start in others if first - start < _ANOTHER_CLOCK_SECONDS)])
 
 
 def pick_stream(path: str, container: InputContainer) -> VideoStream:
-    """The stream FFmpeg itself would play, cover art aside.
-
-    Raises:
-        VideoError: There is no video stream.
-    """
+    """Pick the stream that FFmpeg itself would play, cover art aside."""
     streams = [
         stream for stream in container.streams.video if not stream.disposition & av.stream.Disposition.attached_pic
     ]
@@ -152,17 +126,7 @@ def pick_stream(path: str, container: InputContainer) -> VideoStream:
 
 
 def video_stream(path: str, container: InputContainer, number: int, limits: Limits) -> VideoStream:
-    """A stream that was picked before, ready to be decoded.
-
-    Args:
-        path: The file, for the error.
-        container: The file, opened once more.
-        number: Index of the stream in the container.
-        limits: Of what is decoded.
-
-    Raises:
-        VideoError: See :func:`set_up_decoder`, or there is no such stream any more.
-    """
+    """Prepare a stream for decoding by its number in a container opened again."""
     streams = [stream for stream in container.streams.video if stream.index == number]
     if not streams:
         raise VideoError(path, "corrupt", "its streams are not those that it had a moment ago; open it again")
@@ -171,11 +135,7 @@ def video_stream(path: str, container: InputContainer, number: int, limits: Limi
 
 
 def set_up_decoder(path: str, stream: VideoStream, limits: Limits) -> None:
-    """Check that a stream can be decoded, and prepare its decoder.
-
-    Raises:
-        VideoError: There is no decoder for it, or its pictures are too large.
-    """
+    """Check that a stream can be decoded within the limits, and prepare its decoder."""
     context = stream.codec_context
     if context is None or not context.is_decoder:
         raise VideoError(path, "unsupported", "no decoder for the video's codec; re-encode it as H.264")
@@ -195,17 +155,13 @@ def set_up_decoder(path: str, stream: VideoStream, limits: Limits) -> None:
 
 
 def stream_bytes(stream: VideoStream) -> int:
-    """Memory that decoding a stream takes at most."""
+    """Most memory that decoding a stream takes."""
     context = stream.codec_context
     return decoder_bytes(context.codec.canonical_name, context.pix_fmt, context.width, context.height)
 
 
 def check_size(path: str, width: int, height: int, limits: Limits) -> None:
-    """See that pictures are neither too large nor too long.
-
-    Raises:
-        VideoError: They are.
-    """
+    """Refuse pictures that are too large or too elongated."""
     if max(width, height) > MAX_SIDE:
         problem = f"{width}x{height} pixels exceed {MAX_SIDE} a side; scale the video down first"
     elif width * height > limits.pixels:

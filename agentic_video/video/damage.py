@@ -1,4 +1,4 @@
-"""Frames of a video that can't be decoded: how many there are, and what is shown in their place."""
+"""Damaged frames of a video: how many there are, and their replacements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentic_video.video.index import VideoIndex, VideoInfo
 from agentic_video.video.reader import VideoReader
 
 REPLACE_WITHIN = 10.0
-"""Seconds between a damaged frame and the readable one that is shown in its place, at most."""
+"""Most seconds between a damaged frame and the readable one that replaces it."""
 
 DAMAGED_SHARE = 0.5
 """Share of a video's frames that may be damaged before the video is refused."""
@@ -21,32 +21,25 @@ _MOST_RUNS = 8
 
 
 def find_damaged(reader: VideoReader, time_limit: float | None = None) -> list[int]:
-    """Decode a whole video and list the frames that can't be decoded, ascending.
-
-    Raises:
-        VideoError: ``timeout``, or the machine's.
-    """
-    frames = reader.attempt(range(reader.info.num_frames), time_limit)
-    return sorted(index for index, developer in frames if isinstance(developer, VideoError))
+    """Decode a whole video and list the frames that can't be decoded, ascending."""
+    frames = reader.iter_decoded(range(reader.info.num_frames), time_limit)
+    return sorted(index for index, convert in frames if isinstance(convert, VideoError))
 
 
 def nearest_readable(
     reader: VideoReader, number: int, within: float, known: Collection[int], time_limit: float | None
 ) -> tuple[int | None, list[int]]:
-    """Find the readable frame that is shown closest to a damaged one; of two equally close ones the earlier.
+    """Find the readable frame closest in time to a damaged one, the earlier of two equally close ones.
 
     Args:
         reader: The open video.
         number: The damaged frame.
-        within: Seconds that the readable one may be away.
-        known: Frames that are known to be damaged.
-        time_limit: Seconds that each look may take; None for no limit.
+        within: Most seconds between the two.
+        known: Frames known to be damaged.
+        time_limit: Seconds for each of a few growing searches; None for no limit.
 
     Returns:
-        The readable frame, None where there is none so close, and frames that turned out to be damaged.
-
-    Raises:
-        VideoError: ``timeout``, or the machine's.
+        The readable frame or None, and frames found to be damaged.
     """
     order = [index for index in _outwards(reader.index, number, within) if index not in known]
     damaged: list[int] = []
@@ -54,8 +47,8 @@ def nearest_readable(
     while start < len(order):
         look = order[start : start + count]
         readable = set()
-        for index, developer in reader.attempt(look, time_limit):
-            if isinstance(developer, VideoError):
+        for index, convert in reader.iter_decoded(look, time_limit):
+            if isinstance(convert, VideoError):
                 damaged.append(index)
             else:
                 readable.add(index)
@@ -67,17 +60,17 @@ def nearest_readable(
 
 
 def _outwards(index: VideoIndex, number: int, within: float) -> list[int]:
-    """The frames around one that are shown within some seconds of it, the closest first."""
+    """Frames within some seconds of a frame, the closest first."""
     times = index.timestamps
     first = int(np.searchsorted(times, times[number] - within, side="left"))
     end = int(np.searchsorted(times, times[number] + within, side="right"))
     around = np.delete(np.arange(first, end), number - first)
     away = np.round(np.abs(times[around] - times[number]), 9)
-    return [int(place) for place in around[np.argsort(away, kind="stable")]]
+    return [int(other) for other in around[np.argsort(away, kind="stable")]]
 
 
 def too_damaged(path: str, damaged: Collection[int], num_frames: int, share: float) -> VideoError | None:
-    """The error of a video with more damaged frames than may be."""
+    """Error of a video with too many damaged frames; None if there are few enough."""
     if len(damaged) <= share * num_frames:
         return None
     return VideoError(
@@ -89,7 +82,7 @@ def too_damaged(path: str, damaged: Collection[int], num_frames: int, share: flo
 
 
 def too_short(info: VideoInfo, share: float) -> VideoError | None:
-    """The error of a file that is cut off and lacks more of what its header promises than may be."""
+    """Error of a cut-off file that lacks too much of what its header promises; None if it lacks little."""
     promised = info.shown_seconds + info.missing_seconds
     if info.missing_seconds <= share * promised:
         return None
@@ -102,7 +95,7 @@ def too_short(info: VideoInfo, share: float) -> VideoError | None:
 
 
 def runs(numbers: Iterable[int]) -> str:
-    """Frame numbers as people write them: ``3, 20-39``; the first few stretches only."""
+    """Frame numbers as ranges, the first few only: ``3, 20-39``."""
     stretches: list[list[int]] = []
     for number in sorted(numbers):
         if stretches and number == stretches[-1][1] + 1:

@@ -1,61 +1,51 @@
-"""decord in a process of its own, which can be ended when it spins: ``python -m``, with a file's path.
+"""decord in a separate process that can be killed: ``python -m``, with a file's path and a connection's descriptor.
 
-decord holds Python's lock while it decodes, and for some damaged files it never comes back: no thread of its process
-could then notice that a time limit has passed. Over standard output it says how many frames there are and when, then
-each frame that standard input asks for: a header of :data:`HEADER`, then that many bytes.
+decord holds Python's lock while it decodes and never returns for some damaged files, so no thread of its process could
+enforce a time limit. The frames' times are sent first, then each requested frame: an array, or an error's last line.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO
-
-HEADER = struct.Struct("<cqqq")
-"""Kind, bytes that follow, height and width: ``t`` times in seconds as float64, ``p`` a picture, ``e`` an error."""
-REQUEST = struct.Struct("<q")
-"""Number of a frame."""
+from multiprocessing.connection import Connection
+from typing import Any
 
 
 def main() -> None:
-    """Answer until standard input ends."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints isn't an answer
+    """Answer until the connection is closed."""
     import decord
     import numpy as np
 
+    connection = Connection(int(sys.argv[2]))
     video: Any = None
 
-    def answer(kind: bytes, content: bytes, height: int = 0, width: int = 0) -> None:
-        out.write(HEADER.pack(kind, len(content), height, width) + content)
-        out.flush()
-
-    def answered(make: Callable[[], None]) -> None:
+    def answer(make: Callable[[], np.ndarray]) -> None:
         try:
-            make()
+            connection.send(np.ascontiguousarray(make()))
         except Exception as error:
             lines = str(error).splitlines()
-            answer(b"e", (lines[-1] if lines else type(error).__name__).encode())
+            connection.send(lines[-1] if lines else type(error).__name__)
 
-    def opened() -> None:
+    def times() -> np.ndarray:
         nonlocal video
         video = decord.VideoReader(sys.argv[1], ctx=decord.cpu(0), num_threads=1)
         spans = np.asarray(video.get_frame_timestamp(list(range(len(video)))), dtype=np.float64)
-        answer(b"t", np.ascontiguousarray(spans[:, 0]).tobytes())
+        return spans[:, 0]
 
-    def picture(index: int) -> None:
-        shown = np.ascontiguousarray(video[index].asnumpy())
-        answer(b"p", shown.tobytes(), *shown.shape[:2])
+    def frame(index: int) -> np.ndarray:
+        picture: np.ndarray = video[index].asnumpy()
+        return picture
 
     decord.logging.set_level(decord.logging.QUIET)
-    answered(opened)
-    asked: BinaryIO = sys.stdin.buffer
-    while len(request := asked.read(REQUEST.size)) == REQUEST.size:
-        (index,) = REQUEST.unpack(request)
-        answered(partial(picture, index))
+    answer(times)
+    while True:
+        try:
+            index = connection.recv()
+        except EOFError:
+            return
+        answer(partial(frame, index))
 
 
 if __name__ == "__main__":

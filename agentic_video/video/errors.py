@@ -1,9 +1,11 @@
-"""What can be wrong with a video."""
+"""Errors of videos: kinds, classification of FFmpeg's and the system's errors, and time limits."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
+import time
 from typing import Literal, NoReturn
 
 import av
@@ -25,9 +27,9 @@ Reason = Literal[
     "changed",
     "machine",
 ]
-"""``machine``: nothing is said of the video; the machine lacks memory or file descriptors, or a disk fails."""
+"""``machine``: the machine lacks memory or file descriptors, or a disk fails; the video may be fine."""
 
-_OF_THE_MACHINE = {
+_MACHINE_ERRORS = {
     errno.EMFILE: "this process has no file descriptor left; raise `ulimit -n`",
     errno.ENFILE: "the machine has no file descriptor left; raise fs.file-max",
     errno.ENOMEM: "no memory left for what it asks for; is it damaged? Else lower frame_store.max_bytes or .workers",
@@ -38,17 +40,11 @@ _OF_THE_MACHINE = {
     errno.ETIMEDOUT: "the network disk doesn't answer; check the disk",
     errno.EAGAIN: "the machine has no threads or locks left; raise its limits",
 }
-"""Errors that pass, or that another machine wouldn't have, and what to do about each."""
+"""Transient errors, or those of one machine, and their remedies."""
 
 
 class VideoError(Exception):
-    """A video, or a frame of it, that cannot be had.
-
-    Attributes:
-        path: The video file.
-        reason: What kind of failure it is.
-        message: What happened and what to do about it.
-    """
+    """A video, or a frame of it, that is not available."""
 
     def __init__(self, path: str, reason: Reason, message: str) -> None:
         super().__init__(path, reason, message)
@@ -57,31 +53,50 @@ class VideoError(Exception):
         self.message = message
 
     def bare(self) -> VideoError:
-        """A copy without traceback and cause: to keep, to raise again, or to send to another process."""
+        """Copy without traceback and cause: to keep, to raise again, or to send to another process."""
         return VideoError(self.path, self.reason, self.message)
 
     def __str__(self) -> str:
         return printable(f"{self.path}: {self.message} [{self.reason}]")
 
 
-def says_nothing_of_the_video(path: str, error: Exception) -> bool:
-    """Whether an error is the machine's, or time has run out."""
+class Deadline:
+    """A time limit in seconds, counted from now and checked between steps; None for no limit."""
+
+    def __init__(self, path: str, limit: float | None) -> None:
+        self._path = path
+        self._limit = limit
+        self._end = math.inf if limit is None else time.monotonic() + limit
+
+    def left(self) -> float | None:
+        """Seconds left, at least 1 ms; None for no limit."""
+        return None if self._limit is None else max(self._end - time.monotonic(), 1e-3)
+
+    def extend(self, seconds: float) -> None:
+        """Add time that was spent waiting for others."""
+        self._end += seconds
+
+    def check(self) -> None:
+        """Raise VideoError ``timeout`` once the limit has passed."""
+        if time.monotonic() > self._end:
+            raise VideoError(
+                self._path,
+                "timeout",
+                f"decoding took longer than {self._limit:g} s; raise the time limit, ask for fewer frames, or "
+                "re-encode the video with shorter keyframe intervals",
+            )
+
+
+def is_machine_error(path: str, error: Exception) -> bool:
+    """Return True for errors of the machine and timeouts, which say nothing about the video."""
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
-    if number == errno.EIO and _reads_well(path):  # FFmpeg says so of damage, too
+    if number == errno.EIO and _is_readable(path):  # FFmpeg reports damage so, too
         return False
-    return isinstance(error, av.error.ExitError) or number in _OF_THE_MACHINE
+    return isinstance(error, av.error.ExitError) or number in _MACHINE_ERRORS
 
 
 def raise_video_error(path: str, error: Exception) -> NoReturn:
-    """Raise what an error of the system or of FFmpeg means for a video.
-
-    Args:
-        path: The video file.
-        error: What went wrong with it.
-
-    Raises:
-        VideoError: Always.
-    """
+    """Raise the VideoError that an error of the system or of FFmpeg stands for."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise VideoError(path, "missing", "no such file; check the path and the video root") from error
     if isinstance(error, PermissionError):
@@ -92,21 +107,21 @@ def raise_video_error(path: str, error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, av.error.ExitError):
         raise VideoError(path, "timeout", "reading takes too long; check the disk, or raise the time limit") from error
-    if says_nothing_of_the_video(path, error):
+    if is_machine_error(path, error):
         number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno  # type: ignore[attr-defined]
-        raise VideoError(path, "machine", f"{_OF_THE_MACHINE[number]} ({error})") from error
+        raise VideoError(path, "machine", f"{_MACHINE_ERRORS[number]} ({error})") from error
     if getattr(error, "errno", None) == errno.EIO:
         raise VideoError(path, "unreadable", f"damaged, or on a disk that fails ({error}); copy it again") from error
     raise VideoError(path, "corrupt", f"not a readable video ({error}); replace or re-encode the file") from error
 
 
-def _reads_well(path: str) -> bool:
-    """Whether a file can be read here and there."""
+def _is_readable(path: str) -> bool:
+    """Sample a file at 16 positions."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            for place in range(0, size, max(1, size // 16)):
-                file.seek(place)
+            for position in range(0, size, max(1, size // 16)):
+                file.seek(position)
                 file.read(4096)
     except OSError:
         return False

@@ -1,7 +1,6 @@
 """Images by their references, from the frame store of the node that has them.
 
-A reference outlives the frame that it was made of: what a store has dropped it decodes again, and what a lost node had
-is decoded by the store of this node.
+A reference outlives its frame: a store decodes evicted frames again, and this node's store those of a lost node.
 """
 
 from __future__ import annotations
@@ -9,49 +8,45 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from agentic_video.types.frame import ImageRef, Origin
+from agentic_video.video.cache import BoundedCache
 from agentic_video.video.errors import Reason, VideoError
-from agentic_video.video.lru import BoundedCache
-from agentic_video.video.node_actor import NodeActor, actor_of, node_id
-from agentic_video.video.node_store import STORE_PREFIX, StoreActor
-from agentic_video.video.source import Served
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.node_store import STORE_PREFIX, NodeActor, StoreActor, actor_of, node_id
+from agentic_video.video.source import FrameReply, FrameRequest
+from agentic_video.video.store_config import StoreConfig
 
 logger = logging.getLogger(__name__)
 
 PAUSES = (1.0, 5.0, 15.0, 30.0, 60.0)
 """Seconds between the tries of :meth:`FrameFetcher.fetch`. With the store's own time limit for each try they stay far
-below what the other ranks wait for (:data:`agentic_video.training.seams.patches.PATIENCE_SECONDS`)."""
-_PASSING: frozenset[Reason] = frozenset({"timeout", "machine"})
+below the time that other ranks wait (:data:`agentic_video.training.seams.patches.PATIENCE_SECONDS`)."""
+_TRANSIENT: frozenset[Reason] = frozenset({"timeout", "machine"})
 
 
 @dataclass(frozen=True)
 class FetchStats:
-    """What a fetcher has done so far.
-
-    Attributes:
-        asked: Distinct images that it was asked for, call by call.
-        fetched: Those that came from a store; the others were kept from an earlier call, or came with their pixels.
-        bytes: Bytes of those that came from a store.
-        redone: Those that another node's store should have had, and this node's gave.
-    """
+    """Counts of a fetcher so far."""
 
     asked: int = 0
+    """Distinct images, call by call."""
     fetched: int = 0
+    """Images that came from a store; the others were kept from an earlier call, or came with their pixels."""
     bytes: int = 0
+    """Bytes of the fetched images."""
     redone: int = 0
+    """Images that this node's store decoded because another node's was gone."""
 
 
 @dataclass(frozen=True)
-class _Ask:
-    """One call of a store: images of one video in one size."""
+class _StoreCall:
+    """Images of one video in one size, from the store of one node."""
 
     node: str
     video: str
@@ -59,15 +54,15 @@ class _Ask:
     refs: tuple[ImageRef, ...]
 
     @property
-    def indices(self) -> list[int]:
-        return [_origin(ref).index for ref in self.refs]
+    def request(self) -> FrameRequest:
+        return FrameRequest(self.video, [_origin(ref).index for ref in self.refs], size=self.size)
 
 
 class FrameFetcher:
     """Finds the pixels of references, each distinct image once a call; keeps the latest.
 
     Args:
-        config: Of this node's store, should it be the first to be asked.
+        config: Of this node's store, if this call creates it.
         max_bytes: Most bytes of images that are kept from call to call.
         pauses: Seconds between the tries of :meth:`fetch`, of which there is one more.
     """
@@ -80,72 +75,70 @@ class FrameFetcher:
         self.stats = FetchStats()
 
     def fetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
-        """The images of references, by their keys.
+        """Fetch the images of references by key: RGB uint8 arrays (height, width, 3), read-only if in shared memory.
 
-        In a rollout a store that is slow costs one group; here, in training, it would end the run. What passes (time
-        is up, the machine lacks something) is asked for again, several times; a store keeps what it has decoded.
-
-        Returns:
-            RGB uint8 arrays of shape (height, width, 3), read-only where they lie in Ray's shared memory.
+        A failure here would end a training run, so transient ones (timeouts, a machine's lack of something) are
+        retried; a store keeps the frames that it has decoded.
 
         Raises:
-            VideoError: A frame can't be had again, or its video isn't the one that it was.
+            VideoError: A frame is not available, or its video has changed.
         """
-        found, asks = self._plan(refs)
+        found, calls = self._plan(refs)
         pauses = iter(self._pauses)
-        while asks:
-            passing: list[tuple[_Ask, VideoError]] = []
-            for ask, answer in self._answers(asks):
-                if isinstance(answer, VideoError) and answer.reason in _PASSING:
-                    passing.append((ask, answer))
+        while calls:
+            failures: list[tuple[_StoreCall, VideoError]] = []
+            for call, answer in self._answers(calls):
+                if isinstance(answer, VideoError) and answer.reason in _TRANSIENT:
+                    failures.append((call, answer))
                 else:
-                    found |= self._take(ask, answer)
-            asks = [ask for ask, _ in passing]
-            if passing:
+                    found |= self._take(call, answer)
+            calls = [call for call, _ in failures]
+            if failures:
                 pause = next(pauses, None)
                 if pause is None:
-                    raise passing[0][1]
-                for _, error in passing:
-                    logger.warning("frames are asked for again in %g s: %s", pause, error)
+                    raise failures[0][1]
+                for _, error in failures:
+                    logger.warning("frames are requested again in %g s: %s", pause, error)
                 time.sleep(pause)
         return found
 
-    def _answers(self, asks: Sequence[_Ask]) -> Iterator[tuple[_Ask, Served | VideoError]]:
-        """What stores say, all asked at once; in place of one that is gone this node's."""
+    def _answers(self, calls: Sequence[_StoreCall]) -> Iterator[tuple[_StoreCall, FrameReply | VideoError]]:
+        """Call all stores at once; this node's instead of one that is gone."""
         import ray
 
-        calls = [(ask, handle, self._call(handle, ask)) for ask, handle in ((ask, self._store(ask)) for ask in asks)]
-        again: list[_Ask] = []
-        for ask, handle, call in calls:
+        handles = [self._store(call) for call in calls]
+        results = [handle.serve.remote(call.request) for call, handle in zip(calls, handles, strict=True)]
+        lost: list[_StoreCall] = []
+        for call, handle, result in zip(calls, handles, results, strict=True):
             try:
-                answer = ray.get(call)
+                answer = ray.get(result)
             except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-                again.append(self._redo(ask, handle, error))
+                lost.append(self._redo(call, handle, error))
             else:
-                yield ask, answer
-        for ask in again:
-            yield ask, ray.get(self._call(self._own.handle, ask))
+                yield call, answer
+        for call in lost:
+            yield call, ray.get(self._own.handle.serve.remote(call.request))
 
     async def afetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
-        """As :meth:`fetch`, on an event loop, and in one try."""
-        found, asks = self._plan(refs)
-        for part in await asyncio.gather(*(self._ask(ask) for ask in asks)):
-            found |= part
+        """:meth:`fetch` on an event loop, without retries."""
+        found, calls = self._plan(refs)
+        for images in await asyncio.gather(*(self._acall(call) for call in calls)):
+            found |= images
         return found
 
-    async def _ask(self, ask: _Ask) -> dict[str, np.ndarray]:
+    async def _acall(self, call: _StoreCall) -> dict[str, np.ndarray]:
         import ray
 
-        handle = self._store(ask)
+        handle = self._store(call)
         try:
-            answer = await self._call(handle, ask)
+            answer = await handle.serve.remote(call.request)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            ask = self._redo(ask, handle, error)
-            answer = await self._call(self._own.handle, ask)
-        return self._take(ask, answer)
+            call = self._redo(call, handle, error)
+            answer = await self._own.handle.serve.remote(call.request)
+        return self._take(call, answer)
 
-    def _plan(self, refs: Iterable[ImageRef]) -> tuple[dict[str, np.ndarray], list[_Ask]]:
-        """What is at hand, and the calls that give the rest."""
+    def _plan(self, refs: Iterable[ImageRef]) -> tuple[dict[str, np.ndarray], list[_StoreCall]]:
+        """Images that need no store, and the calls that fetch the rest."""
         distinct = {ref.key: ref for ref in refs}
         found: dict[str, np.ndarray] = {}
         missing: list[ImageRef] = []
@@ -156,47 +149,42 @@ class FrameFetcher:
             else:
                 missing.append(ref)
         self._count(asked=len(distinct))
-        return found, _asks(missing)
+        return found, _group(missing)
 
-    def _store(self, ask: _Ask) -> Any:
-        """The handle of the store to ask: that of the node that is named, or where there is none, of this one."""
-        if not ask.node or ask.node == node_id():
+    def _store(self, call: _StoreCall) -> Any:
+        """Handle of the store of the call's node; of this node's if there is none."""
+        if not call.node or call.node == node_id():
             return self._own.handle
-        if ask.node not in self._others and (handle := actor_of(STORE_PREFIX, ask.node)):
-            self._others[ask.node] = handle
-        return self._others.get(ask.node) or self._own.handle
+        if call.node not in self._others and (handle := actor_of(STORE_PREFIX, call.node)):
+            self._others[call.node] = handle
+        return self._others.get(call.node) or self._own.handle
 
-    def _call(self, handle: Any, ask: _Ask) -> Any:
-        """The answer to come."""
-        return handle.serve.remote(ask.video, ask.indices, ask.size)
-
-    def _take(self, ask: _Ask, answer: Served | VideoError) -> dict[str, np.ndarray]:
+    def _take(self, call: _StoreCall, answer: FrameReply | VideoError) -> dict[str, np.ndarray]:
         if isinstance(answer, VideoError):
             raise answer
         images: dict[str, np.ndarray] = {}
-        for ref, frame in zip(ask.refs, answer.frames, strict=True):
+        for ref, frame in zip(call.refs, answer.frames, strict=True):
             if frame.key != ref.key:
                 raise VideoError(
-                    ask.video,
+                    call.video,
                     "changed",
-                    f"frame {frame.index} isn't the one that an episode was shown: leave the files of videos as they "
-                    "are while a run lasts, and the same on every node",
+                    f"frame {frame.index} differs from the frame that an episode was shown: leave the files of videos "
+                    "as they are while a run lasts, and the same on every node",
                 )
             images[ref.key] = self._kept[ref.key] = frame.image
         self._count(fetched=len(images), bytes=sum(image.nbytes for image in images.values()))
         return images
 
-    def _redo(self, ask: _Ask, handle: Any, error: Exception) -> _Ask:
-        """The same of this node's store."""
-        logger.warning("frames of %s are had anew: %s: %s", ask.video, type(error).__name__, error)
+    def _redo(self, call: _StoreCall, handle: Any, error: Exception) -> _StoreCall:
+        """The same call of this node's store."""
+        logger.warning("frames of %s are decoded again: %s: %s", call.video, type(error).__name__, error)
         self._own.forget(handle)
-        self._others.pop(ask.node, None)
-        self._count(redone=len(ask.refs))
-        return _Ask("", ask.video, ask.size, ask.refs)
+        self._others.pop(call.node, None)
+        self._count(redone=len(call.refs))
+        return replace(call, node="")
 
     def _count(self, **more: int) -> None:
-        now: Mapping[str, int] = vars(self.stats)
-        self.stats = FetchStats(**{name: value + more.get(name, 0) for name, value in now.items()})
+        self.stats = replace(self.stats, **{name: getattr(self.stats, name) + count for name, count in more.items()})
 
 
 def _origin(ref: ImageRef) -> Origin:
@@ -205,13 +193,11 @@ def _origin(ref: ImageRef) -> Origin:
     return ref.origin
 
 
-def _asks(refs: Sequence[ImageRef]) -> list[_Ask]:
-    """References grouped into calls."""
-
-    def whose(ref: ImageRef) -> tuple[str, str, tuple[int, int]]:
+def _group(refs: Sequence[ImageRef]) -> list[_StoreCall]:
+    def group(ref: ImageRef) -> tuple[str, str, tuple[int, int]]:
         return ref.node, _origin(ref).video, _origin(ref).size or (0, 0)
 
-    asks = []
-    for (node, video, size), some in groupby(sorted(refs, key=whose), whose):
-        asks.append(_Ask(node, video, size if any(size) else None, tuple(some)))
-    return asks
+    return [
+        _StoreCall(node, video, size if any(size) else None, tuple(some))
+        for (node, video, size), some in groupby(sorted(refs, key=group), group)
+    ]

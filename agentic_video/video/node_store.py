@@ -1,22 +1,135 @@
-"""One frame store per node of a Ray cluster, found or created by whoever needs it first.
+"""Actors of which each node of a Ray cluster has one, and the frame store that is such an actor.
 
-Everything on a node then decodes each frame once, and the frames travel through Ray's shared memory.
+Each node decodes a frame once, and the frames travel through Ray's shared memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from agentic_video.types.frame import Frame
 from agentic_video.utils.heap import share_arenas
 from agentic_video.video.errors import VideoError
-from agentic_video.video.index import VideoInfo
-from agentic_video.video.node_actor import NodeActor, call_all
-from agentic_video.video.source import Served
-from agentic_video.video.store import FrameStore, StoreConfig, StoreStats
+from agentic_video.video.source import FrameReply, FrameRequest
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig, StoreStats
 
 STORE_PREFIX = "agentic-video-frames"
-"""Of the names of stores; the id of the node follows."""
+"""Start of the stores' actor names; the id of the node follows."""
+_CONCURRENCY = 1000
+"""Most calls under way at one actor, which only waits for its threads or its event loop."""
+_PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before looking for a dead actor again: Ray may still return the dead one by its name."""
+
+
+class NodeActor:
+    """An actor of which each node has one: found by its name, or created by the first caller.
+
+    It lives as long as the process that created it; after that, the next call creates another.
+
+    Args:
+        prefix: Start of the actor's name; the node's id follows.
+        cls: The actor's class, with async methods.
+        arguments: For its constructor; those of the first caller on a node count.
+        options: More Ray options.
+    """
+
+    def __init__(
+        self, prefix: str, cls: type[Any], arguments: Sequence[Any], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._prefix, self._cls, self._arguments = prefix, cls, tuple(arguments)
+        self._options = dict(options or {})
+        self._handle: Any = None
+        self._lock = threading.Lock()
+
+    async def call(self, method: str, *arguments: object) -> Any:
+        """Call a method of the actor on this node; a VideoError that it returns is raised.
+
+        Errors travel as values, because Ray wraps raised ones.
+        """
+        import ray
+
+        for pause in (*_PAUSES, None):
+            handle = await self._find_off_loop()
+            try:
+                answer = await getattr(handle, method).remote(*arguments)
+                break
+            except ray.exceptions.ActorDiedError:
+                self.forget(handle)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+        if isinstance(answer, VideoError):
+            raise answer
+        return answer
+
+    @property
+    def handle(self) -> Any:
+        """Ray's handle of the actor on this node."""
+        with self._lock:  # the actor ends when the handle that made it is dropped: there must be no second one
+            if self._handle is None:
+                self._handle = self._find()
+            return self._handle
+
+    async def _find_off_loop(self) -> Any:
+        # Ray looks an actor up with a call that blocks.
+        return self._handle if self._handle is not None else await asyncio.to_thread(lambda: self.handle)
+
+    def forget(self, handle: Any) -> None:
+        """Look for the actor again at the next call, because this handle's has died."""
+        with self._lock:
+            if self._handle is handle:
+                self._handle = None
+
+    def _find(self) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = node_id()
+        return (
+            ray.remote(self._cls)
+            .options(
+                name=f"{self._prefix}-{node}",
+                get_if_exists=True,
+                num_cpus=0,
+                max_concurrency=_CONCURRENCY,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                **self._options,
+            )
+            .remote(*self._arguments)
+        )
+
+
+def node_id() -> str:
+    """Return the id of the Ray node that this process runs on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def actor_of(prefix: str, node: str) -> Any | None:
+    """Return the handle of a node's actor; None if it has none, or the node is gone."""
+    import ray
+
+    try:
+        return ray.get_actor(f"{prefix}-{node}")
+    except ValueError:
+        return None
+
+
+def call_all(prefix: str, method: str) -> list[Any]:
+    """Call a method without arguments on every node's actor; nodes without one, or whose actor died, are skipped."""
+    import ray
+
+    handles = [actor_of(prefix, node["NodeID"]) for node in ray.nodes()]
+    answers = []
+    for call in [getattr(handle, method).remote() for handle in handles if handle is not None]:
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            answers.append(ray.get(call))
+    return answers
 
 
 class StoreActor:
@@ -26,48 +139,23 @@ class StoreActor:
         share_arenas()  # before the store's threads start
         self._store = FrameStore(config)
 
-    async def probe(self, path: str) -> VideoInfo | VideoError:
+    async def serve(self, request: FrameRequest) -> FrameReply | VideoError:
+        """See :meth:`FrameStore.serve`."""
         try:
-            return await self._store.aprobe(path)
+            return await self._store.serve(request)
         except VideoError as error:
             return error.bare()
-
-    async def keyframes(self, path: str) -> list[int] | VideoError:
-        try:
-            return await self._store.akeyframes(path)
-        except VideoError as error:
-            return error.bare()
-
-    async def serve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> Served | VideoError:
-        try:
-            return await self._store.aserve(path, indices, size)
-        except VideoError as error:
-            return error.bare()
-
-    async def serve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None) -> Served | VideoError:
-        try:
-            return await self._store.aserve_at(path, times, size)
-        except VideoError as error:
-            return error.bare()
-
-    async def prefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> int:
-        return await self._store.aprefetch(path, indices, size)
-
-    async def prefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None) -> int:
-        return await self._store.aprefetch_at(path, times, size)
 
     async def stats(self) -> StoreStats:
+        """See :meth:`FrameStore.stats`."""
         return self._store.stats()
 
 
 class NodeFrameStore:
-    """A client of the store on the caller's own node; a ServingSource like FrameStore itself.
+    """A client of the store on the caller's own node; a FrameSource.
 
     Cheap to make and to pickle: an unpickled one finds the store of the node it lands on. The first client on a node
-    decides the store's configuration.
-
-    Args:
-        config: How the store is bounded.
+    decides the store's configuration. Images lie in Ray's shared memory, read-only.
     """
 
     def __init__(self, config: StoreConfig | None = None) -> None:
@@ -77,37 +165,9 @@ class NodeFrameStore:
     def __reduce__(self) -> tuple[type[NodeFrameStore], tuple[StoreConfig]]:
         return NodeFrameStore, (self._config,)
 
-    async def aprobe(self, path: str) -> VideoInfo:
-        """As :meth:`FrameStore.aprobe`."""
-        return await self._actor.call("probe", path)
-
-    async def akeyframes(self, path: str) -> list[int]:
-        """As :meth:`FrameStore.akeyframes`."""
-        return await self._actor.call("keyframes", path)
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As :meth:`FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
-        return (await self.aserve(path, indices, size)).frames
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As :meth:`FrameStore.aframes_at`."""
-        return (await self.aserve_at(path, times, size)).frames
-
-    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        """As :meth:`FrameStore.aserve`."""
-        return await self._actor.call("serve", path, list(indices), size)
-
-    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        """As :meth:`FrameStore.aserve_at`."""
-        return await self._actor.call("serve_at", path, list(times), size)
-
-    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
-        """As :meth:`FrameStore.aprefetch`."""
-        return await self._actor.call("prefetch", path, list(indices), size)
-
-    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
-        """As :meth:`FrameStore.aprefetch_at`."""
-        return await self._actor.call("prefetch_at", path, list(times), size)
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """See :meth:`FrameStore.serve`."""
+        return await self._actor.call("serve", request)
 
     async def stats(self) -> StoreStats:
         """Counts of the node's store so far."""
@@ -115,5 +175,5 @@ class NodeFrameStore:
 
 
 def all_store_stats() -> list[StoreStats]:
-    """The counts of every node's store that exists; for a driver's log."""
+    """Counts of every node's store; for a driver's log."""
     return call_all(STORE_PREFIX, "stats")

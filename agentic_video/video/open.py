@@ -1,20 +1,15 @@
-"""Frame-accurate reading of video files: the way in.
-
-For what an index and a time mean, and what happens to damaged frames, see :mod:`agentic_video.video.reader`. Two
-backends share that interface. PyAV (:mod:`agentic_video.video.pyav`) is exact for every file in the test suite. decord
-(:mod:`agentic_video.video.decord`) is refused where it was found wrong.
-"""
+"""Opening a video with one of two backends: PyAV, exact for every file in the test suite, or decord."""
 
 from __future__ import annotations
 
 import os
 from typing import Literal
 
-from agentic_video.video.deadline import Deadline
 from agentic_video.video.decord import DecordReader
-from agentic_video.video.errors import VideoError, raise_video_error
-from agentic_video.video.index import VideoIndex, build_index
-from agentic_video.video.limits import USUAL, Hold, Limits, unheld
+from agentic_video.video.errors import Deadline, VideoError, raise_video_error
+from agentic_video.video.index import VideoIndex
+from agentic_video.video.indexing import build_index
+from agentic_video.video.limits import DEFAULT_LIMITS, Hold, Limits, no_hold
 from agentic_video.video.pyav import PyavReader
 from agentic_video.video.reader import VideoReader
 
@@ -26,32 +21,24 @@ def open_video(
     backend: Backend = "pyav",
     time_limit: float | None = None,
     index: VideoIndex | None = None,
-    limits: Limits = USUAL,
-    hold: Hold = unheld,
+    limits: Limits = DEFAULT_LIMITS,
+    hold: Hold = no_hold,
     square: bool = False,
 ) -> VideoReader:
     """Open a video; use as a context manager.
 
     Args:
         path: Video file.
-        backend: ``pyav`` (exact, the default) or ``decord``.
+        backend: ``pyav`` or ``decord``, which is refused for files where it was found wrong.
         time_limit: Seconds that opening, and later each ``read``, may take; checked between packets. None: no limit.
-        index: The index of an earlier reader of the same unchanged file; saves demuxing it again.
-        limits: How large the video may be.
-        hold: Sets the memory aside that indexing needs.
-        square: Whether frames with non-square pixels are made as wide as they are displayed; an index says it itself.
-
-    Returns:
-        The open reader.
+        index: The index of an earlier reader of the same unchanged file; skips demuxing.
+        limits: Bounds of the video.
+        hold: Reserves the memory that indexing needs.
+        square: Make frames with non-square pixels as wide as they are displayed; a given index decides itself.
 
     Raises:
-        VideoError: When the file cannot be read as a video, or takes too long.
-        ValueError: On an unknown backend or a time limit that is not positive.
+        VideoError: The file cannot be read as a video, or takes too long.
     """
-    if backend not in ("pyav", "decord"):
-        raise ValueError(f"unknown backend {backend!r}: choose 'pyav' or 'decord'")
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit must be positive seconds or None, got {time_limit}")
     name = os.fspath(path)
     deadline = Deadline(name, time_limit)
     _check_file(name)

@@ -1,12 +1,11 @@
-"""The sizes that a model's processors give to pictures, whatever the family.
+"""The sizes that a model's image and video processors give to pictures, whatever the family.
 
-Rollouts, the trainer, the launcher and the planner all ask this module. Frames leave the store at a size that the
+Rollouts, the trainer, the launcher and the planner all use this module. Frames leave the store at a size that the
 processor keeps, so that neither the engine's processor nor the trainer's has anything to resize: they would do it
 differently (uint8 on a CPU, float on a GPU).
 
 A family's rules come from its loaded processors (:func:`processor_rules`), from the files of a checkpoint
-(:func:`rules_in`, as transformers reads them), or from a published checkpoint's facts
-(:mod:`agentic_video.planning.published_checkpoints`).
+(:func:`rules_in`), or from a published checkpoint's facts (:mod:`agentic_video.planning.published_checkpoints`).
 """
 
 import json
@@ -17,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.errors import one_line
-from agentic_video.video.sizes import PixelBudget, check_sides, fit_size
+from agentic_video.video.sizes import PixelBudget, fit_size
 
 TIMESTAMPED = "Qwen3VLVideoProcessor"
 """The video processor that writes times as text, and bounds the pixels of all frames of a clip together."""
 FIXED_POINT_STEPS = 16
-"""A size that the processor still changes after so many steps has none that it keeps."""
+"""A size that the processor still changes after so many steps has no kept size nearby."""
 
 
 class ProcessorError(ValueError):
-    """A processor whose rules can't be read, or that keeps no size of a picture; the message says what is wrong."""
+    """A processor whose rules can't be read, or that keeps no size of a picture."""
 
 
 class UnkeptSizeError(ValueError):
@@ -35,21 +34,17 @@ class UnkeptSizeError(ValueError):
 
 @dataclass(frozen=True)
 class ProcessorRules:
-    """Sizes that a model's image and video processors keep.
-
-    Attributes:
-        image: Pixels of an image, and what its sides are multiples of.
-        clip: The same of a clip; None for a model that is shown none.
-        clip_total: Whether ``clip`` bounds the pixels of all frames of a clip together, rather than of each.
-        temporal: Frames of a clip that become one patch.
-        merge: Patches along a side of a visual token.
-    """
+    """Sizes that a model's processors keep. In its methods ``frames`` is the length of a clip, 0 for an image."""
 
     image: PixelBudget
     clip: PixelBudget | None = None
+    """Bounds of a clip; None for a model without clips."""
     clip_total: bool = False
+    """``clip`` bounds the pixels of all frames of a clip together, rather than of each."""
     temporal: int = 2
+    """Frames of a clip that become one patch."""
     merge: int = 2
+    """Patches along a side of a visual token."""
 
     @property
     def side(self) -> int:
@@ -59,14 +54,9 @@ class ProcessorRules:
     def resized(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
         """(width, height) that the processor makes of a picture.
 
-        Args:
-            width: In pixels.
-            height: In pixels.
-            frames: Of the clip that it belongs to; 0 for an image.
-
         Raises:
             ProcessorError: The model takes no clips.
-            ValueError: One side is 200 times the other.
+            ValueError: One side is more than 200 times the other.
         """
         if not frames:
             return fit_size(width, height, self.image)
@@ -76,25 +66,10 @@ class ProcessorRules:
             return fit_size(width, height, self.clip)
         # The bounds hold for padded frames, the scale is that of the real ones.
         padded = math.ceil(frames / self.temporal) * self.temporal
-        check_sides(width, height)
-        factor = self.clip.factor
-        new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
-        if padded * new_width * new_height > self.clip.max_pixels:
-            shrink = math.sqrt(frames * height * width / self.clip.max_pixels)
-            new_width = max(factor, math.floor(width / shrink / factor) * factor)
-            new_height = max(factor, math.floor(height / shrink / factor) * factor)
-        elif padded * new_width * new_height < self.clip.min_pixels:
-            grow = math.sqrt(self.clip.min_pixels / (frames * height * width))
-            new_width = math.ceil(width * grow / factor) * factor
-            new_height = math.ceil(height * grow / factor) * factor
-        return new_width, new_height
+        return fit_size(width, height, self.clip, frames, padded)
 
     def kept(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
-        """(width, height) nearest to a picture's that the processor leaves as it is; see :meth:`resized`.
-
-        Raises:
-            ProcessorError: It leaves no such size as it is: its bounds are too close to each other.
-        """
+        """(width, height) nearest to a picture's that the processor keeps; raises as :meth:`resized`, too."""
         # transformers refuses frames of clips whose sides are below a visual token's
         size = (max(width, self.side), max(height, self.side)) if frames and self.clip_total else (width, height)
         for _ in range(FIXED_POINT_STEPS):
@@ -108,11 +83,7 @@ class ProcessorRules:
         )
 
     def require_kept(self, width: int, height: int, frames: int = 0) -> None:
-        """Make sure that the processor leaves a picture as it is.
-
-        Raises:
-            UnkeptSizeError: It would resize it.
-        """
+        """Raise UnkeptSizeError if the processor would resize a picture."""
         size = self.resized(width, height, frames)
         if size != (width, height):
             kind = f"a frame of a clip of {frames}" if frames else "an image"
@@ -122,13 +93,13 @@ class ProcessorRules:
             )
 
     def grid(self, width: int, height: int, frames: int = 0) -> tuple[int, int, int]:
-        """Patches that the processor makes of an image, or of a clip with so many frames: time, height, width."""
+        """Patches of an image or a clip: time, height, width."""
         new_width, new_height = self.resized(width, height, frames)
         patch = self.side // self.merge
         return math.ceil(max(frames, 1) / self.temporal), new_height // patch, new_width // patch
 
     def tokens(self, width: int, height: int, frames: int = 0) -> int:
-        """Placeholders that the processor makes of an image, or of a clip; see :meth:`grid`."""
+        """Placeholders of an image or a clip."""
         return math.prod(self.grid(width, height, frames)) // self.merge**2
 
     @property
@@ -138,28 +109,18 @@ class ProcessorRules:
 
 
 def rules_of(image_processor: Any, video_processor: Any = None) -> ProcessorRules:
-    """The rules of loaded processors.
-
-    Args:
-        image_processor: Of Qwen2-VL's kind, which Qwen2.5-VL and Qwen3-VL have.
-        video_processor: Of Qwen2-VL's kind, which Qwen2.5-VL has, or of Qwen3-VL's; None for a model without clips.
-
-    Raises:
-        ProcessorError: Nothing is known of such a processor, or its bounds hold for no picture.
-    """
+    """Rules of loaded processors of Qwen2-VL's or Qwen3-VL's kind; None for a model without clips."""
     image, clip = _facts(image_processor), _facts(video_processor) if video_processor is not None else None
-    name = type(video_processor).__name__
-    return _rules(image, clip, total=name == TIMESTAMPED)
+    return _rules(image, clip, total=type(video_processor).__name__ == TIMESTAMPED)
 
 
 def processor_rules(processor: Any) -> ProcessorRules:
-    """The rules of a model's loaded processor, which holds one for images and may hold one for clips; see
-    :func:`rules_of`."""
+    """Rules of a model's loaded processor, which holds one for images and may hold one for clips."""
     return rules_of(processor.image_processor, getattr(processor, "video_processor", None))
 
 
 def rules_in(folder: Path) -> ProcessorRules:
-    """The rules in a checkpoint's files, which are read as transformers reads them.
+    """Rules in a checkpoint's files, which are read as transformers reads them.
 
     Raises:
         ProcessorError: A file is missing, or can't be a processor's; the message names it.
@@ -186,9 +147,7 @@ def rules_in(folder: Path) -> ProcessorRules:
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """Numbers of one processor."""
-
+class _ProcessorFacts:
     least: int
     most: int
     patch: int
@@ -196,18 +155,18 @@ class _Facts:
     temporal: int
 
 
-_IMAGE_DEFAULTS = _Facts(56 * 56, 28 * 28 * 1280, 14, 2, 2)
+_IMAGE_DEFAULTS = _ProcessorFacts(56 * 56, 28 * 28 * 1280, 14, 2, 2)
 _CLIP_DEFAULTS = {
-    False: _Facts(128 * 28 * 28, 28 * 28 * 768, 14, 2, 2),
-    True: _Facts(128 * 32 * 32, 32 * 32 * 768, 16, 2, 2),
+    False: _ProcessorFacts(128 * 28 * 28, 28 * 28 * 768, 14, 2, 2),
+    True: _ProcessorFacts(128 * 32 * 32, 32 * 32 * 768, 16, 2, 2),
 }
-"""Defaults of transformers' classes, by whether a clip's bounds are those of all its frames."""
+"""Defaults of transformers' classes; True: a clip's bounds are those of all its frames."""
 
 
-def _facts(processor: Any) -> _Facts:
+def _facts(processor: Any) -> _ProcessorFacts:
     try:
         size = processor.size
-        return _Facts(
+        return _ProcessorFacts(
             int(size.shortest_edge),
             int(size.longest_edge),
             int(processor.patch_size),
@@ -221,8 +180,8 @@ def _facts(processor: Any) -> _Facts:
         ) from error
 
 
-def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool) -> _Facts:
-    """Facts in a processor's file."""
+def _file_facts(values: Mapping[str, Any], default: _ProcessorFacts, *, own_pixels: bool) -> _ProcessorFacts:
+    """Facts in a processor's file; ``own_pixels``: it may have ``min_pixels`` and ``max_pixels``."""
     size = values.get("size")
     size = {"shortest_edge": default.least, "longest_edge": default.most} if size is None else dict(size)
     if own_pixels:
@@ -231,7 +190,7 @@ def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool)
                 size[new] = values[old]
     if not size.get("shortest_edge") or not size.get("longest_edge"):
         raise ProcessorError("the processor's size has no shortest_edge and longest_edge (pixels)")
-    return _Facts(
+    return _ProcessorFacts(
         int(size["shortest_edge"]),
         int(size["longest_edge"]),
         int(values.get("patch_size", default.patch)),
@@ -240,9 +199,13 @@ def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool)
     )
 
 
-def _rules(image: _Facts, clip: _Facts | None, *, total: bool) -> ProcessorRules:
+def _rules(image: _ProcessorFacts, clip: _ProcessorFacts | None, *, total: bool) -> ProcessorRules:
     try:
-        budgets = [PixelBudget(one.least, one.most, one.patch * one.merge) for one in (image, clip) if one is not None]
+        budgets = [
+            PixelBudget(facts.least, facts.most, facts.patch * facts.merge)
+            for facts in (image, clip)
+            if facts is not None
+        ]
     except ValueError as error:
         raise ProcessorError(f"the processor's bounds hold for no picture: {one_line(error)}") from error
     if clip is not None and budgets[0].factor != budgets[1].factor:

@@ -1,8 +1,8 @@
 """Frame-accurate decoding with PyAV, exact for every file in the test suite.
 
-A reader decodes on from where it is as long as that costs less than jumping to a keyframe. Whatever a seek does, each
-packet is known again by its stamp, and is given its place in the file as pts, which its frame brings back: a frame is
-never taken for another one.
+A reader continues from where it is as long as that costs less than jumping to a keyframe. Whatever a seek does, each
+packet is identified by its stamp and gets its ordinal (position in the file) as pts, which its frame brings back: a
+frame is never mistaken for another.
 """
 
 from __future__ import annotations
@@ -17,48 +17,46 @@ import numpy as np
 from av.container import InputContainer
 
 from agentic_video.video.container import open_container, video_stream
-from agentic_video.video.deadline import Deadline
-from agentic_video.video.errors import VideoError, raise_video_error, says_nothing_of_the_video
-from agentic_video.video.index import VideoIndex
-from agentic_video.video.limits import USUAL, Limits
-from agentic_video.video.packets import NO_STAMP, is_end
-from agentic_video.video.reader import Developer, VideoReader
-from agentic_video.video.sequential import Turn
+from agentic_video.video.demux import NO_STAMP, is_end
+from agentic_video.video.errors import Deadline, VideoError, is_machine_error, raise_video_error
+from agentic_video.video.index import Orientation, VideoIndex
+from agentic_video.video.limits import DEFAULT_LIMITS, Limits
+from agentic_video.video.reader import RgbConverter, VideoReader
 
 _REORDER_LIMIT = 64
-"""Packets after a frame's own within which the decoder must give the frame."""
+"""Packets after a frame's own within which the decoder must return it."""
 
 _SKIPPING_CODECS = frozenset({"h264"})
-"""Codecs that mark the frames no other frame leans on, and whose decoder leaves out just those when told to."""
+"""Codecs whose decoder can skip exactly the frames that no other frame depends on."""
 
 _SKIP_MARGIN = 32
-"""Packets before a wanted one from which on nothing is left out."""
+"""Packets before a wanted one from which on nothing is skipped."""
 
 _ONE_THREAD: dict[str, Any] = {"threads": 1} if int(av.__version__.split(".")[0]) >= 18 else {}
-"""Starting threads to convert one frame takes longer than converting it; what comes out is the same."""
+"""Starting threads to convert one frame takes longer than converting it."""
 
 _WORTH_A_JUMP = 16
-"""Packets between two wanted frames that are rather jumped over than decoded."""
+"""Packets between two wanted frames above which the reader jumps instead of decoding them."""
 
 _SEEK_TRIES = 3
 
 _UNKNOWN_PACKETS_LIMIT = 512
-"""Packets after a seek that may be none of the index's, or not tell which, before the seek counts as failed."""
+"""Unidentified packets after a seek before the seek counts as failed."""
 
 
-class _LostTrack(Exception):
-    """The packets after a seek are not those the index promises."""
+class _UnexpectedPacketError(Exception):
+    """A packet after a seek is not the one in the index."""
 
 
 class PyavReader(VideoReader):
     """A reader that decodes with PyAV.
 
     Attributes:
-        packets: Packets that were given to the decoder so far: what reading has cost.
-        jumps: How often decoding went on from another packet than the next one.
+        packets: Packets given to the decoder so far.
+        jumps: Times that decoding continued from another packet than the next one.
     """
 
-    def __init__(self, path: str, index: VideoIndex, time_limit: float | None, limits: Limits = USUAL) -> None:
+    def __init__(self, path: str, index: VideoIndex, time_limit: float | None, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(path, index, time_limit)
         self._limits = limits
         self.packets = 0
@@ -76,11 +74,11 @@ class PyavReader(VideoReader):
             self._container = None
 
     def _restart(self) -> None:
-        """Open the file anew: the one way to its first packet that every format supports."""
+        """Open the file again: the one way to its first packet that every format supports."""
         self.close()
         container = open_container(self._path, Deadline(self._path, self._time_limit))
         try:
-            stream = video_stream(self._path, container, self._index.stream, self._limits)
+            stream = video_stream(self._path, container, self.index.stream, self._limits)
         except BaseException:
             container.close()
             raise
@@ -89,7 +87,7 @@ class PyavReader(VideoReader):
         self._begin(0, None, container.demux(stream))
 
     def _begin(self, ordinal: int, first: av.Packet | None, rest: Iterator[av.Packet]) -> None:
-        """Start a run of decoding at a packet; ``first`` is that packet when it has been read already."""
+        """Start a run of decoding at a packet; ``first`` is that packet if it has been read already."""
         self._run_start = self._next = ordinal
         self._first = first
         self._rest = rest
@@ -97,10 +95,10 @@ class PyavReader(VideoReader):
         self._broken: list[int] = []
         self._drained = False
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, RgbConverter | VideoError]]:
         if self._container is None:
             raise ValueError("the reader is closed")
-        ordinals = self._index.ordinals
+        ordinals = self.index.ordinals
         missing = {int(ordinals[index]): index for index in wanted}
         nearest = [self._entries(index) for index in wanted]
         for place, index in enumerate(wanted):
@@ -109,19 +107,19 @@ class PyavReader(VideoReader):
             if ordinal in missing and self._is_damaged(index, self._known_broken):
                 del missing[ordinal]
                 yield index, self._damaged(index)
-            # Nothing after this frame is wanted that decoding on would give, or what would is decoded again for free.
+            # Nothing after this frame is wanted that continuing would give, or decoding it again is free.
             if place + 1 < len(wanted):
                 last = self._whole_packets and nearest[place + 1][0] > ordinal + _WORTH_A_JUMP
             else:
                 last = self._whole_packets and ordinal == entries[0]
             try:
-                if ordinal in missing and self._can_decode_on(ordinal, entries[0]):
+                if ordinal in missing and self._can_continue(ordinal, entries[0]):
                     yield from self._decode_until(ordinal, missing, deadline, last)
                 for entry in entries:
                     if ordinal in missing:
                         self._go_to(entry, deadline)
                         yield from self._decode_until(ordinal, missing, deadline, last)
-            except _LostTrack:
+            except _UnexpectedPacketError:
                 self._seekable = False
                 self._go_to(entries[-1], deadline)
                 yield from self._decode_until(ordinal, missing, deadline)
@@ -130,28 +128,28 @@ class PyavReader(VideoReader):
                 yield index, self._damaged(index)
 
     def _entries(self, index: int) -> list[int]:
-        """Packets from which decoding gives the frame, the closest first; a few, as keyframe flags can be wrong."""
-        place = int(np.searchsorted(self._index.keyframes, self._index.ordinals[index], side="right")) - 1
+        """Packets from which decoding gives the frame, closest first; a few, as keyframe flags can be wrong."""
+        place = int(np.searchsorted(self.index.keyframes, self.index.ordinals[index], side="right")) - 1
         entries: list[int] = []
         while place >= 0 and len(entries) < _SEEK_TRIES:
-            if self._index.key_ranks[place] <= index:
-                entries.append(int(self._index.keyframes[place]))
+            if self.index.key_ranks[place] <= index:
+                entries.append(int(self.index.keyframes[place]))
             place -= 1
         return entries or [0]
 
-    def _can_decode_on(self, ordinal: int, entry: int) -> bool:
-        """Whether a packet's frame will come without a jump to ``entry``, from which it could be decoded too."""
+    def _can_continue(self, ordinal: int, entry: int) -> bool:
+        """Return True if a packet's frame will come without a jump to ``entry``."""
         if self._drained:
             return False
         return ordinal in self._inside or self._run_start <= entry <= self._next <= ordinal
 
     def _decode_until(
         self, ordinal: int, missing: dict[int, int], deadline: Deadline, last: bool = False
-    ) -> Iterator[tuple[int, Developer | VideoError]]:
-        """Decode on until a packet's frame is out, or can't come any more."""
+    ) -> Iterator[tuple[int, RgbConverter | VideoError]]:
+        """Continue decoding until a packet's frame is out, or can't come any more."""
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
-            found: list[tuple[int, Developer | VideoError]] = []
+            found: list[tuple[int, RgbConverter | VideoError]] = []
             for frame in self._step(skip=self._can_skip and self._next + _SKIP_MARGIN < ordinal):
                 assert frame.pts is not None
                 self._inside.discard(frame.pts)
@@ -159,7 +157,7 @@ class PyavReader(VideoReader):
                 if index is None:
                     continue
                 damaged = frame.is_corrupt or self._is_damaged(index, self._broken)
-                found.append((index, self._damaged(index) if damaged else self._developer(frame)))
+                found.append((index, self._damaged(index) if damaged else self._converter(frame)))
             yield from found
             if last and self._next > ordinal:
                 self._rest = iter(())
@@ -168,11 +166,11 @@ class PyavReader(VideoReader):
                 yield index, self._damaged(index)
 
     def _step(self, skip: bool) -> list[av.VideoFrame]:
-        """Send one packet, or the end, to the decoder; with ``skip`` it may leave out frames no other one leans on."""
+        """Send one packet, or the end, to the decoder; with ``skip`` it may skip frames no other one depends on."""
         try:
             packet = self._first or next(self._rest, None)
             self._first = None
-            if packet is None or is_end(packet) or self._next >= self._index.stamps.size:
+            if packet is None or is_end(packet) or self._next >= self.index.stamps.size:
                 self._drained = True
                 return list(self._stream.codec_context.decode(None))
         except av.FFmpegError as error:
@@ -181,8 +179,8 @@ class PyavReader(VideoReader):
             return []
         ordinal = self._next
         stamp = self._stamp(packet)
-        if stamp != self._index.stamps[ordinal]:
-            raise _LostTrack
+        if stamp != self.index.stamps[ordinal]:
+            raise _UnexpectedPacketError
         self._next += 1
         packet.pts = ordinal
         self._stream.codec_context.skip_frame = "NONREF" if skip else "DEFAULT"
@@ -203,19 +201,19 @@ class PyavReader(VideoReader):
         self._known_broken.add(ordinal)
 
     def _check(self, error: av.FFmpegError) -> None:
-        """Pass on what is no fault of the video's."""
-        if says_nothing_of_the_video(self._path, error):
+        """Raise errors that are not the video's fault."""
+        if is_machine_error(self._path, error):
             raise_video_error(self._path, error)
 
     def _is_damaged(self, index: int, broken: Collection[int]) -> bool:
-        """Whether a packet that the frame may lean on is among those that did not decode."""
+        """Return True if a packet that the frame may depend on did not decode."""
         if not broken:
             return False
-        entry, ordinal = self._entries(index)[0], int(self._index.ordinals[index])
-        return any(entry <= place <= ordinal for place in broken)
+        entry, ordinal = self._entries(index)[0], int(self.index.ordinals[index])
+        return any(entry <= packet <= ordinal for packet in broken)
 
     def _go_to(self, entry: int, deadline: Deadline) -> None:
-        """Make ``entry`` the next packet to decode, with a decoder that remembers nothing."""
+        """Make ``entry`` the next packet to decode, with a fresh decoder state."""
         self.jumps += 1
         if self._seekable:
             for stamp in self._seek_stamps(entry):
@@ -240,17 +238,17 @@ class PyavReader(VideoReader):
             )
 
     def _seek_stamps(self, entry: int) -> list[int]:
-        """Times to seek to, best first: some formats seek by pts, some by dts, some land late."""
-        place = int(np.searchsorted(self._index.keyframes, entry, side="right")) - 1
+        """Stamps to seek to, best first: some formats seek by pts, some by dts, some land late."""
+        place = int(np.searchsorted(self.index.keyframes, entry, side="right")) - 1
         stamps: list[int] = []
         for key in range(place, max(-1, place - _SEEK_TRIES), -1):
-            for stamp in (int(self._index.key_pts[key]), int(self._index.key_dts[key])):
+            for stamp in (int(self.index.key_pts[key]), int(self.index.key_dts[key])):
                 if stamp != NO_STAMP and stamp not in stamps:
                     stamps.append(stamp)
         return stamps
 
     def _land(self, entry: int, ordinal: int | None, deadline: Deadline) -> bool:
-        """Read packets without decoding them up to ``entry``; False when that packet is behind or not to be found."""
+        """Read packets without decoding them up to ``entry``; False if that packet is behind or not found."""
         assert self._container is not None
         rest = self._container.demux(self._stream)
         unknown = 0
@@ -260,14 +258,14 @@ class PyavReader(VideoReader):
                 return False
             stamp = self._stamp(packet)
             if ordinal is None:
-                places = np.flatnonzero(self._index.stamps == stamp)
+                places = np.flatnonzero(self.index.stamps == stamp)
                 if places.size != 1:
                     unknown += 1
                     if unknown > _UNKNOWN_PACKETS_LIMIT:
                         return False
                     continue
                 ordinal = int(places[0])
-            elif ordinal >= self._index.stamps.size or stamp != self._index.stamps[ordinal]:
+            elif ordinal >= self.index.stamps.size or stamp != self.index.stamps[ordinal]:
                 return False
             if ordinal > entry:
                 return False
@@ -278,14 +276,14 @@ class PyavReader(VideoReader):
         return False
 
     def _stamp(self, packet: av.Packet) -> int:
-        stamp = packet.pts if self._index.stamp_is_pts else packet.dts
+        stamp = packet.pts if self.index.stamp_is_pts else packet.dts
         return NO_STAMP if stamp is None else stamp
 
-    def _developer(self, frame: av.VideoFrame) -> Developer:
-        info, turn = self.info, self._index.turn
+    def _converter(self, frame: av.VideoFrame) -> RgbConverter:
+        info, orientation = self.info, self.index.orientation
         # A stream may change its size midway; the caller is promised one.
-        width, height = (info.height, info.width) if turn[0] else (info.width, info.height)
-        return partial(_develop, frame, width, height, turn)
+        width, height = (info.height, info.width) if orientation[0] else (info.width, info.height)
+        return partial(_convert, frame, width, height, orientation)
 
     def _damaged(self, index: int) -> VideoError:
         return VideoError(
@@ -295,13 +293,9 @@ class PyavReader(VideoReader):
         )
 
 
-def _develop(frame: av.VideoFrame, width: int, height: int, turn: Turn) -> np.ndarray:
-    return _displayed(frame.to_ndarray(format="rgb24", width=width, height=height, **_ONE_THREAD), turn)
-
-
-def _displayed(picture: np.ndarray, turn: Turn) -> np.ndarray:
-    """Turn a stored picture upright."""
-    transpose, mirror_columns, mirror_rows = turn
+def _convert(frame: av.VideoFrame, width: int, height: int, orientation: Orientation) -> np.ndarray:
+    picture = frame.to_ndarray(format="rgb24", width=width, height=height, **_ONE_THREAD)
+    transpose, mirror_columns, mirror_rows = orientation
     if transpose:
         picture = picture.transpose(1, 0, 2)
     if mirror_columns:

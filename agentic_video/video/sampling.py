@@ -1,4 +1,7 @@
-"""Which frames to look at: pure functions from counts, rates and times to frame indices or times."""
+"""Frame sampling: pure functions from counts, rates and times to frame indices or times.
+
+Counts, rates and times are checked here and raise ValueError: systems pass on what a model or a config asks for.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_SAMPLES = 10_000_000
-"""More samples than any video needs: a request beyond it is a mistake (a rate in place of a count, say)."""
+"""Most times at a rate: a larger request is a mistake (a rate instead of a count, say)."""
 MAX_COUNT = MAX_SAMPLES * 10
-"""The same of frames that are asked for by their number."""
+"""Most frames by number."""
 
 FrameTimes = Literal["nearest", "released"]
-"""What becomes of a place between two frames. ``nearest``: the closest frame. ``released``: frame numbers cut to whole
-ones, at the video's average rate, as the released code of VideoZoomer, FrameThinker and VideoBrain counts them."""
+"""Rounding of a position between two frames. ``nearest``: to the closest frame. ``released``: down, at the video's
+average rate, as the released code of VideoZoomer, FrameThinker and VideoBrain counts frames."""
 
 
 def uniform_indices(num_frames: int, count: int) -> list[int]:
     """Spread ``count`` indices evenly over a video, the first and the last frame included.
 
-    Args:
-        num_frames: Frames in the video, at least 1.
-        count: Frames wanted, at least 1.
-
     Returns:
         ``np.linspace(0, num_frames - 1, count)`` rounded (one index: frame 0), strictly increasing; every frame once
-        when the video has no more than ``count``.
-
-    Raises:
-        ValueError: On a count that is not positive or is absurd.
+        if the video has no more than ``count``.
     """
     return spread_indices(num_frames, count, "nearest")
 
 
 def floored_indices(num_frames: int, count: int) -> list[int]:
-    """:func:`uniform_indices` cut to whole numbers in place of rounded (released code of all three systems).
-
-    Args:
-        num_frames: Frames in the video, at least 1.
-        count: Frames wanted, at least 1.
-
-    Raises:
-        ValueError: On a count that is not positive or is absurd.
-    """
+    """:func:`uniform_indices` rounded down (released code of all three systems)."""
     return spread_indices(num_frames, count, "released")
 
 
@@ -55,48 +43,28 @@ def spread_indices(num_frames: int, count: int, frame_times: FrameTimes) -> list
     _check_count("count", count)
     if num_frames <= count:
         return list(range(num_frames))
-    places = np.linspace(0, num_frames - 1, count)
-    return [int(index) for index in (places if frame_times == "released" else np.round(places))]
+    positions = np.linspace(0, num_frames - 1, count)
+    return [int(index) for index in (positions if frame_times == "released" else np.round(positions))]
 
 
 def stepped_indices(num_frames: int, video_fps: float, fps: float) -> range:
     """Every n-th frame, for about ``fps`` frames a second (VideoZoomer's released overview).
 
-    Args:
-        num_frames: Frames in the video.
-        video_fps: Its average frames a second.
-        fps: Frames wanted a second, positive.
-
     Returns:
         0, n, 2 * n ... below ``num_frames``; n is ``round(video_fps / fps)``, at least 1. At 29.97 frames a second and
         0.5 wanted that is 60 frames, which take 2.002 s.
-
-    Raises:
-        ValueError: On a rate that is not finite or not positive.
     """
-    _check_finite("fps", fps)
-    if fps <= 0:
-        raise ValueError(f"fps must be positive, got {fps}")
+    _check_rate(fps)
     return range(0, num_frames, max(1, round(min(video_fps / fps, num_frames))))
 
 
 def floored_span(start: float, end: float, count: int, video_fps: float, num_frames: int) -> list[int]:
-    """Frame numbers of a stretch given in seconds (VideoZoomer's released zoom).
-
-    Args:
-        start: Seconds, not negative.
-        end: Seconds, not before ``start``.
-        count: Frames wanted, at least 1; a single one is the start.
-        video_fps: Average frames a second.
-        num_frames: Frames in the video; an end beyond the last is the last.
+    """Frame numbers of a stretch in seconds (VideoZoomer's released zoom); an end beyond the last frame is the last.
 
     Returns:
-        ``linspace(int(start * video_fps), int(end * video_fps), count)`` cut to whole numbers, not decreasing. Where
-        the rate varies these aren't the frames shown at those times. A product that should be whole isn't cut one too
-        low by a rounding error.
-
-    Raises:
-        ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
+        ``linspace(int(start * video_fps), int(end * video_fps), count)`` rounded down, not decreasing; a single one is
+        the start. Where the rate varies these aren't the frames shown at those times. A product that should be whole
+        isn't rounded one too low by a floating-point error.
     """
     _check_span(start, end, count)
     first, last = (min(int(seconds * video_fps + 1e-6), num_frames - 1) for seconds in (start, end))
@@ -104,23 +72,9 @@ def floored_span(start: float, end: float, count: int, video_fps: float, num_fra
 
 
 def rate_times(duration: float, fps: float) -> list[float]:
-    """The times at a fixed rate: 0, 1/fps, 2/fps ... below the duration.
-
-    Args:
-        duration: Seconds, not negative.
-        fps: Frames per second, positive.
-
-    Returns:
-        Times in seconds; empty when the duration is 0.
-
-    Raises:
-        ValueError: On values that are not finite, a negative duration, a rate that is not positive, or more than
-            ``MAX_SAMPLES`` times.
-    """
+    """Times at a fixed rate in seconds: 0, 1/fps, 2/fps ... below the duration; at most ``MAX_SAMPLES``."""
     _check_time("duration", duration)
-    _check_finite("fps", fps)
-    if fps <= 0:
-        raise ValueError(f"fps must be positive, got {fps}")
+    _check_rate(fps)
     if duration * fps > MAX_SAMPLES:
         raise ValueError(f"duration {duration} s at {fps} fps gives more than {MAX_SAMPLES} times")
     # The product may round up past the last time below the duration, so compare the times themselves.
@@ -128,19 +82,7 @@ def rate_times(duration: float, fps: float) -> list[float]:
 
 
 def linspace_times(start: float, end: float, count: int) -> list[float]:
-    """Spread ``count`` times evenly from start to end, both included.
-
-    Args:
-        start: Seconds, not negative.
-        end: Seconds, not before ``start``.
-        count: Times wanted, at least 1; a single one is the start.
-
-    Returns:
-        Times in seconds, not decreasing.
-
-    Raises:
-        ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
-    """
+    """Spread ``count`` times (seconds) evenly from start to end, both included; a single one is the start."""
     _check_span(start, end, count)
     return [float(time) for time in np.linspace(start, end, count)]
 
@@ -150,49 +92,46 @@ def nearest_indices(timestamps: npt.ArrayLike, times: Sequence[float]) -> list[i
 
     Args:
         timestamps: Presentation times of all frames in seconds, shape (num_frames,), not decreasing.
-        times: Wanted times in seconds, not negative; beyond the last frame they give the last frame.
+        times: Seconds, not negative; beyond the last frame they give the last frame.
 
     Returns:
-        One frame index per time, in the order asked.
-
-    Raises:
-        ValueError: When there are no timestamps, they are not sorted, or a value is not finite or negative.
+        One frame index per time, in the same order.
     """
     stamps = np.asarray(timestamps, dtype=np.float64)
-    if stamps.ndim != 1 or stamps.size == 0:
-        raise ValueError(f"timestamps must be a non-empty one-dimensional array, got shape {stamps.shape}")
-    if not np.isfinite(stamps).all():
-        raise ValueError("timestamps must be finite")
-    if (np.diff(stamps) < 0).any():
-        raise ValueError("timestamps must be sorted")
+    if stamps.ndim != 1 or stamps.size == 0 or not np.isfinite(stamps).all() or (np.diff(stamps) < 0).any():
+        raise ValueError(f"timestamps must be finite and sorted, and at least one; got shape {stamps.shape}")
     for time in times:
         _check_time("time", time)
     wanted = np.asarray(times, dtype=np.float64)
-    after = np.searchsorted(stamps, wanted, side="left").clip(0, stamps.size - 1)
-    before = np.maximum(after - 1, 0)
-    nearest = np.where(np.abs(wanted - stamps[before]) <= np.abs(stamps[after] - wanted), before, after)
+    nearest = _nearest(stamps, wanted)
     # Of frames that share one time, the first.
     return [int(index) for index in np.searchsorted(stamps, stamps[nearest], side="left")]
 
 
+def _nearest(sorted_values: np.ndarray, wanted: np.ndarray) -> npt.NDArray[np.intp]:
+    """Position of the value nearest to each wanted one; of two equally close ones the earlier."""
+    after = np.searchsorted(sorted_values, wanted, side="left").clip(0, sorted_values.size - 1)
+    before = np.maximum(after - 1, 0)
+    closer_before = np.abs(wanted - sorted_values[before]) <= np.abs(sorted_values[after] - wanted)
+    return np.where(closer_before, before, after)
+
+
 def snapped_indices(anchors: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Move wanted frames to frames that are cheaper to have, none of them twice.
+    """Move wanted frames to anchors, frames that are cheaper to decode, none of them twice.
 
     Args:
-        anchors: The frames that are cheap, ascending and distinct.
-        wanted: Frames to be shown, ascending and distinct.
+        anchors: Frames, ascending and distinct.
+        wanted: Frames, ascending and distinct.
 
     Returns:
         As many frames, ascending: each wanted one's closest anchor as far as they are distinct (of two equally close
-        ones the earlier); otherwise anchors that keep the order of time, so that the sum of the moves is the least.
-        ``wanted`` itself where there are fewer anchors than wanted frames.
+        ones the earlier); otherwise anchors in the order of time with the least sum of moves. ``wanted`` itself if
+        there are fewer anchors than wanted frames.
     """
     if len(anchors) < len(wanted) or not wanted:
         return list(wanted)
     cheap, asked = np.asarray(anchors, dtype=np.int64), np.asarray(wanted, dtype=np.int64)
-    after = np.searchsorted(cheap, asked).clip(0, cheap.size - 1)
-    before = np.maximum(after - 1, 0)
-    nearest = np.where(np.abs(asked - cheap[before]) <= np.abs(cheap[after] - asked), before, after)
+    nearest = _nearest(cheap, asked)
     if (np.diff(nearest) > 0).all():
         return [int(index) for index in cheap[nearest]]
     # least[j]: the least sum of moves of the wanted frames so far with the last of them on an anchor up to j.
@@ -203,18 +142,24 @@ def snapped_indices(anchors: Sequence[int], wanted: Sequence[int]) -> list[int]:
         least = np.minimum.accumulate(here)
         taken[row] = np.concatenate(([True], here[1:] < least[:-1]))
     chosen: list[int] = []
-    place = cheap.size - 1
+    position = cheap.size - 1
     for row in reversed(range(asked.size)):
-        while not taken[row, place]:
-            place -= 1
-        chosen.append(int(cheap[place]))
-        place -= 1
+        while not taken[row, position]:
+            position -= 1
+        chosen.append(int(cheap[position]))
+        position -= 1
     return chosen[::-1]
 
 
 def _check_finite(name: str, value: float) -> None:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
+
+
+def _check_rate(fps: float) -> None:
+    _check_finite("fps", fps)
+    if fps <= 0:
+        raise ValueError(f"fps must be positive, got {fps}")
 
 
 def _check_span(start: float, end: float, count: int) -> None:
@@ -233,9 +178,5 @@ def _check_time(name: str, value: float) -> None:
 
 def _check_count(name: str, value: int) -> None:
     _check_finite(name, value)
-    if int(value) != value:
-        raise ValueError(f"{name} must be a whole number, got {value}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    if value > MAX_COUNT:
-        raise ValueError(f"{name} must be at most {MAX_COUNT}, got {value}")
+    if int(value) != value or not 1 <= value <= MAX_COUNT:
+        raise ValueError(f"{name} must be a whole number from 1 to {MAX_COUNT}, got {value}")

@@ -1,81 +1,104 @@
-"""Where frames come from: a store in this process, or the one of this node."""
+"""Requests for frames, and the sources that serve them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from agentic_video.types.frame import Frame
 from agentic_video.video.index import VideoInfo
-
-
-class FrameSource(Protocol):
-    """What gives a video's facts and frames, off the event loop."""
-
-    async def aprobe(self, path: str) -> VideoInfo:
-        """Facts about a video.
-
-        Raises:
-            VideoError: It can't be opened.
-        """
-        ...
-
-    async def akeyframes(self, path: str) -> list[int]:
-        """The indices of the frames that are decoded from their own packet alone, ascending; raises as aprobe."""
-        ...
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Frames by index.
-
-        Args:
-            path: Video file.
-            indices: Frame indices in any order; duplicates are allowed.
-            size: (width, height) in pixels to resize to; None for the video's own.
-
-        Returns:
-            One frame per index in the asked order.
-
-        Raises:
-            VideoError: The video or a frame can't be had.
-        """
-        ...
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """The frames closest to the given times (seconds), in the asked order; else as :meth:`aframes`."""
-        ...
+from agentic_video.video.sampling import nearest_indices
 
 
 @dataclass(frozen=True)
-class Served:
-    """Frames, and what it took to serve them.
+class FrameRequest:
+    """Frames of one video, by number or by time; without either, the video's facts alone."""
 
-    Attributes:
-        frames: One per asked index or time, in the asked order.
-        decoded: How many were decoded for this request; the others were there, or under way for another one.
-        decode_seconds: Seconds that this took.
-    """
+    path: str
+    indices: Sequence[int] = ()
+    """In any order; duplicates are allowed."""
+    times: Sequence[float] = ()
+    """Seconds; the frames closest to them, instead of ``indices``."""
+    size: tuple[int, int] | None = None
+    """(width, height) in pixels to resize to; None for the video's own."""
+    keyframes: bool = False
+    """Also list the frames that decode from their own packet alone."""
+    prefetch: bool = False
+    """Decode into the store in the background; the reply holds no frames."""
 
-    frames: list[Frame]
-    decoded: int
-    decode_seconds: float
+
+@dataclass(frozen=True)
+class FrameReply:
+    """Answer to a :class:`FrameRequest`."""
+
+    info: VideoInfo
+    frames: list[Frame] = field(default_factory=list)
+    """In the requested order."""
+    keyframes: list[int] = field(default_factory=list)
+    """Ascending."""
+    decoded: int = 0
+    """Frames that were decoded for this request alone."""
+    decode_seconds: float = 0.0
+    prefetched: int = 0
+    """Frames of a prefetch that are in the store, or on their way into it."""
 
 
-class ServingSource(FrameSource, Protocol):
-    """A source that also says what its frames took."""
+class FrameSource(Protocol):
+    """Serves frames without blocking the event loop."""
 
-    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        """As :meth:`aframes`, with what it took."""
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """Serve a request.
+
+        Raises:
+            VideoError: The video or a frame is not available.
+        """
         ...
 
-    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        """As :meth:`aframes_at`, with what it took."""
-        ...
 
-    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
-        """Have frames at hand while nothing else is to be done; returns how many are. Never raises VideoError."""
-        ...
+class CountingSource:
+    """One episode's view of a shared source; counts its frames. Earlier attempts of a validation are included."""
 
-    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
-        """As :meth:`aprefetch`, the frames closest to the given times (seconds)."""
-        ...
+    def __init__(self, source: FrameSource) -> None:
+        self._source = source
+        self.requested = 0
+        self.decoded = 0
+        self.decode_seconds = 0.0
+
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """See :meth:`FrameSource.serve`."""
+        reply = await self._source.serve(request)
+        self.requested += len(reply.frames)
+        self.decoded += reply.decoded
+        self.decode_seconds += reply.decode_seconds
+        return reply
+
+
+class DrawnSource(ABC):
+    """Base of sources whose frames are drawn instead of decoded."""
+
+    keyframe_interval = 1
+
+    @abstractmethod
+    def facts(self, path: str) -> VideoInfo:
+        """Facts about a video."""
+
+    @abstractmethod
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        """Frames by number."""
+
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        """Numbers of the frames closest to some times (seconds)."""
+        info = self.facts(path)
+        return nearest_indices(np.arange(info.num_frames) / info.fps, times)
+
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """See :meth:`FrameSource.serve`."""
+        info = self.facts(request.path)
+        indices = self.indices_at(request.path, request.times) if len(request.times) else request.indices
+        frames = self.draw(request.path, indices, request.size) if len(indices) else []
+        keyframes = list(range(0, info.num_frames, self.keyframe_interval)) if request.keyframes else []
+        return FrameReply(info, frames, keyframes)

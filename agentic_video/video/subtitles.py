@@ -1,7 +1,4 @@
-"""Subtitles beside a video: files read (SubRip, and LongVideoBench's json), and what of them goes with which frames.
-
-Converters put them before questions. Whoever else needs the words of a video reads them here as well.
-"""
+"""Subtitle files next to videos (SubRip, and LongVideoBench's json), and the subtitles spoken at some frames."""
 
 import json
 import math
@@ -11,32 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIXES = (".srt", ".json")
-"""Of files that can be read."""
 _TAG = re.compile(r"<[^>]+>")
 
 
 @dataclass(frozen=True)
 class Subtitle:
-    """One subtitle.
-
-    Attributes:
-        start: When it appears, in seconds.
-        end: When it disappears, in seconds; infinite where the file doesn't say, and nobody the video's length.
-        text: In one line, without markup; not empty.
-    """
+    """One subtitle, in seconds; ``end`` is infinite if neither the file nor the video's length gives it."""
 
     start: float
     end: float
     text: str
+    """One line without markup, not empty."""
 
 
 def read_subtitles(path: Path, offset: float = 0.0, length: float | None = None) -> tuple[Subtitle, ...]:
-    """The subtitles of a file in its order, without empty ones.
+    """Read a file's subtitles in its order, without empty ones.
 
     Args:
         path: A ``.srt`` file, or a ``.json`` file as LongVideoBench has them.
-        offset: Seconds to take off the times, where the video is a part of a longer one.
-        length: The video's length in seconds; what lies outside of it is left out, what reaches out is cut.
+        offset: Seconds to subtract, if the video is a part of a longer one.
+        length: The video's length in seconds; subtitles are cut to it.
 
     Raises:
         OSError: The file can't be read.
@@ -52,32 +43,26 @@ def read_subtitles(path: Path, offset: float = 0.0, length: float | None = None)
 
 
 def spoken_at(subtitles: Sequence[Subtitle], times: Iterable[float]) -> tuple[Subtitle, ...]:
-    """The subtitles that are on at one of these moments, each once, in their order.
-
-    So Video-MME joins subtitles with frames: only what is said at the frames that a model is shown.
-
-    Args:
-        times: Of frames, in seconds.
-    """
+    """Subtitles shown at one of some times (seconds), each once, in their order: Video-MME's rule."""
     moments = tuple(times)
-    return tuple(one for one in subtitles if any(one.start <= moment < one.end for moment in moments))
+    return tuple(
+        subtitle for subtitle in subtitles if any(subtitle.start <= moment < subtitle.end for moment in moments)
+    )
 
 
 def subtitle_lines(subtitles: Iterable[Subtitle]) -> str:
-    """Subtitles as lines ``[start - end s] text``, or ``[from start s] text`` where there is no end."""
-    return "\n".join(f"[{_stretch(one)}] {one.text}" for one in subtitles)
+    """Format subtitles as lines ``[start - end s] text``, or ``[from start s] text`` without an end."""
+    return "\n".join(f"[{_span(subtitle)}] {subtitle.text}" for subtitle in subtitles)
 
 
-def _stretch(one: Subtitle) -> str:
-    return f"{one.start:.1f} - {one.end:.1f} s" if math.isfinite(one.end) else f"from {one.start:.1f} s"
+def _span(subtitle: Subtitle) -> str:
+    if math.isfinite(subtitle.end):
+        return f"{subtitle.start:.1f} - {subtitle.end:.1f} s"
+    return f"from {subtitle.start:.1f} s"
 
 
 def seconds(time: str) -> float:
-    """Seconds of ``MM:SS``, ``HH:MM:SS`` or ``HH:MM:SS,mmm``.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Seconds of ``MM:SS``, ``HH:MM:SS`` or ``HH:MM:SS,mmm``; ValueError for anything else."""
     parts = time.strip().replace(",", ".").split(":")
     if not 1 <= len(parts) <= 3:
         raise ValueError(f"not a time: {time!r}")
@@ -96,7 +81,7 @@ def _of_srt(text: str) -> Iterator[tuple[float, float, str]]:
         if at is None:
             continue
         start, _, stop = lines[at].partition("-->")
-        # what may follow the second time is a position on the screen
+        # the second time may be followed by a position on the screen
         end = stop.split()[0] if stop.split() else ""
         yield seconds(start), seconds(end), _TAG.sub("", " ".join(lines[at + 1 :])).strip()
 
@@ -114,7 +99,7 @@ def _of_json(text: str) -> Iterator[tuple[float, float, str]]:
             if "timestamp" in entry:
                 start, stop = entry["timestamp"]
                 start = float(start)
-                # The last one may have no end: it stays (LongVideoBench's own loader takes the video's length).
+                # The last one may have no end (LongVideoBench's own loader takes the video's length).
                 yield start, math.inf if stop is None else float(stop), str(entry["text"]).strip()
             else:
                 yield seconds(entry["start"]), seconds(entry["end"]), str(entry["line"]).strip()

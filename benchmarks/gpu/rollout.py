@@ -131,7 +131,7 @@ class Rollout:
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
 
-        from agentic_video.rollout.vllm_clips import one_placeholder
+        from agentic_video.rollout.vllm_prompts import one_placeholder
 
         prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, [self._pad]))
         if images:

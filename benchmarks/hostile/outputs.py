@@ -14,7 +14,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import nearest_indices
+from agentic_video.video.source import DrawnSource
 from tests.hostile_cases import CASES, QA, Case
 
 PART = 5_000
@@ -49,37 +49,27 @@ PIECES = (
 
 
 @dataclass
-class Source:
+class Source(DrawnSource):
     """Frames of a made-up video, ten a second; counts those that are asked for."""
 
     seconds: float
     requested: int = 0
-    info: VideoInfo = field(init=False)
+    keyframe_interval = 50
 
-    def __post_init__(self) -> None:
-        count = max(1, int(self.seconds * 10))
-        self.info = VideoInfo("memory", 10.0, count, count / 10, 64, 64, 0, False, "none", "rgb24", 0.0)
-
-    async def aprobe(self, path: str) -> VideoInfo:
+    def facts(self, path: str) -> VideoInfo:
         """Its facts."""
-        return self.info
+        count = max(1, int(self.seconds * 10))
+        return VideoInfo("memory", 10.0, count, count / 10, 64, 64, 0, False, "none", "rgb24", 0.0)
 
-    async def akeyframes(self, path: str) -> list[int]:
-        """Every fiftieth frame."""
-        return list(range(0, self.info.num_frames, 50))
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Frames by number."""
-        if any(not 0 <= index < self.info.num_frames for index in indices):
-            raise IndexError(f"frames {min(indices)} to {max(indices)} of {self.info.num_frames}")
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        """Black frames."""
+        count = self.facts(path).num_frames
+        if any(not 0 <= index < count for index in indices):
+            raise IndexError(f"frames {min(indices)} to {max(indices)} of {count}")
         self.requested += len(indices)
         width, height = size or (64, 64)
         image = np.broadcast_to(np.zeros(3, np.uint8), (height, width, 3))
         return [Frame(index, index / 10, image) for index in indices]
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Frames by time."""
-        return await self.aframes(path, nearest_indices(np.arange(self.info.num_frames) / 10, times), size)
 
 
 class _Retriever:

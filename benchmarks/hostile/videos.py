@@ -32,7 +32,9 @@ from av.video.stream import VideoStream
 
 from agentic_video.utils.heap import share_arenas
 from agentic_video.video.errors import VideoError
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 
 SLICE = 200
 """Files that one child reads."""
@@ -275,10 +277,10 @@ def make(seed: int, number: int) -> tuple[str, str, bytes]:
 async def look(store: FrameStore, path: str) -> str:
     """What an agent would do: open, look at some frames small, at one as it is. The outcome's name."""
     try:
-        info = await store.aprobe(path)
+        info = (await store.serve(FrameRequest(path))).info
         last = info.num_frames - 1
-        await store.aframes(path, sorted({0, last // 2, last}), (112, 112))
-        await store.aframes(path, [last // 3])
+        await store.serve(FrameRequest(path, sorted({0, last // 2, last}), size=(112, 112)))
+        await store.serve(FrameRequest(path, [last // 3]))
     except VideoError as error:
         return error.reason
     except Exception as error:  # what the store must never let through

@@ -29,14 +29,14 @@ from av.video.stream import VideoStream
 
 from agentic_video.utils.resources import cpu_limit
 from agentic_video.video.container import open_container, video_stream
-from agentic_video.video.deadline import Deadline
+from agentic_video.video.errors import Deadline
 from agentic_video.video.index import VideoIndex
-from agentic_video.video.limits import USUAL
+from agentic_video.video.limits import DEFAULT_LIMITS
 from agentic_video.video.open import open_video
-from agentic_video.video.ranges import keyframe_indices, shares
 from agentic_video.video.sampling import nearest_indices, snapped_indices, uniform_indices
 from agentic_video.video.sizes import fit_within, resize
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 from benchmarks.throughput.videos import CODECS, VideoSpec, make_video
 
 BOX = (448, 252)
@@ -102,7 +102,7 @@ class Floor:
         self._skips = index.info.codec == "h264"
         self._parts = [
             (self._decoder(path, index), [(run, self._packets(path, index, run)) for run in runs_of(index, share)])
-            for share in shares(index, indices, decoders, 1)
+            for share in index.split_work(indices, decoders, 1)
         ]
         self._threads = ThreadPoolExecutor(len(self._parts))
         self.packets = sum(len(packets) for _, part in self._parts for _, packets in part)
@@ -138,7 +138,7 @@ class Floor:
     @staticmethod
     def _decoder(path: str, index: VideoIndex) -> tuple[Any, VideoStream]:
         container = open_container(path, Deadline(path, None))
-        return container, video_stream(path, container, index.stream, USUAL)
+        return container, video_stream(path, container, index.stream, DEFAULT_LIMITS)
 
     @staticmethod
     def _packets(path: str, index: VideoIndex, run: Run) -> list[av.Packet]:
@@ -175,7 +175,7 @@ def time_video(path: str, decoders: int, rounds: int, decord: bool = True) -> di
         index, info = reader.index, reader.info
     size = fit_within(info.width, info.height, *BOX, FACTOR)
     overview = uniform_indices(info.num_frames, OVERVIEW_FRAMES)
-    keyframes = snapped_indices(keyframe_indices(index), overview)
+    keyframes = snapped_indices(index.keyframe_indices(), overview)
     start = 0.5 * info.duration - 0.3 * ZOOM_SECONDS
     zoom = sorted(set(nearest_indices(index.timestamps, list(np.linspace(start, start + ZOOM_SECONDS, ZOOM_FRAMES)))))
     tasks: dict[str, Task] = {"open": _opening(path, decord)}

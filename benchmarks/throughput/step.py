@@ -34,7 +34,7 @@ from agentic_video.training.engines.actor import sequence_images, sequence_input
 from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.types.frame import ImageRef
 from agentic_video.video.fetch import FrameFetcher
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from benchmarks.throughput.rollouts import (
     SIDES,
     Counts,

@@ -1,4 +1,4 @@
-"""A reward of one's own, for any system: right answers earn more, the fewer frames they took.
+"""A custom reward for any system: right answers earn more, the fewer frames they took.
 
 The function gets the finished episode, the row and the graders, and returns a ``Score``. Nothing else is needed: the
 system, its tools and its grammar stay as they are.
@@ -17,8 +17,8 @@ def few_frames(
     Args:
         trajectory: The finished episode.
         row: The question, multiple choice.
-        graders: Not needed here; ``await graders.judge.grade(...)`` asks a judge.
-        budget: Frames from which on nothing is added.
+        graders: Unused here; ``await graders.judge.grade(...)`` asks a judge.
+        budget: From this many frames on nothing is added.
         share: Most that is added to a right answer.
     """
     right = float(match_choice(trajectory.answer, row, "robust"))
@@ -28,7 +28,7 @@ def few_frames(
 
 
 async def with_judge(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
-    """The judge's grade of the answer, and nothing else: a coroutine, as it asks somebody."""
+    """The judge's grade of the answer alone; a coroutine, as it waits for the judge."""
     grade = 0.0
     if trajectory.answer is not None and graders.judge is not None:
         grade = await graders.judge.grade(row.question, row.answer, trajectory.answer)

@@ -1,8 +1,8 @@
-"""A tool and a system of one's own, outside the package.
+"""A custom tool and a custom system, outside the package.
 
-VideoZoomer shows evenly spaced frames of the stretch that the agent asks for: what flashes between two of them goes
-unseen. Here the same call is answered with the frames at which the brightness changes most. The grammar stays
-VideoZoomer's, so whoever has learnt it, the laptop profile's tiny model for one, can play at once.
+VideoZoomer shows evenly spaced frames of the requested stretch and misses flashes between them. Here the same call
+returns the frames at which the brightness changes most. The grammar stays VideoZoomer's, so that a model trained on it,
+such as the laptop profile's tiny model, can use the tool at once.
 """
 
 from dataclasses import dataclass, replace
@@ -44,20 +44,8 @@ async def find_changes(
 ) -> list[Frame]:
     """The tool: frames right after the strongest changes of brightness in a stretch of the video.
 
-    Args:
-        video: Where to look.
-        start: Beginning of the stretch in seconds.
-        end: Its end in seconds, not before ``start``.
-        count: Most frames to return.
-        size: (width, height) in pixels of the returned frames.
-        candidates: Most frames to compare; a stretch that has more is thinned evenly.
-
-    Returns:
-        At least one frame, in order of time; ``Frame.time`` says when the change was. Of equally strong changes the
-        earliest are taken.
-
-    Raises:
-        VideoError: Frames can't be had.
+    At least one and at most ``count`` frames of ``size`` (width, height in pixels), in order of time; of equally strong
+    changes the earliest. A stretch of more than ``candidates`` frames is thinned evenly.
     """
     available = round((end - start) * video.info.fps) + 1
     looks = await video.frames_at(linspace_times(start, end, min(candidates, available)), THUMBNAIL)
@@ -77,13 +65,10 @@ class SharpZoomer(VideoZoomer):
 
     Attributes:
         candidates: Most frames that one zoom compares.
-        lead: Seconds before the asked stretch that are compared, too: what it begins with may have begun there.
+        lead: Seconds before the requested stretch that are compared, too: its first event may have begun there.
         frame_price: Taken off the reward for each frame that a zoom has shown.
-        own_words: Put :data:`INSTRUCTIONS` in place of VideoZoomer's prompt. Off by default, as the laptop profile's
-            tiny model understands no words but those it was taught with.
-
-    Raises:
-        ValueError: ``frames_as`` is ``video``.
+        own_words: Use :data:`INSTRUCTIONS` instead of VideoZoomer's prompt. Off by default, as the laptop profile's
+            tiny model knows only the words that it was trained on.
     """
 
     name: str = "sharpzoomer"

@@ -126,14 +126,14 @@ def test_a_misspelt_key_of_a_recipe_is_named(tmp_path: Path, block: str, said: s
 @pytest.mark.parametrize(
     "block",
     [
-        "mine:\n  trainer_notes: 3\n",  # nobody's key
+        "mine:\n  trainer_notes: 3\n",  # a key that nothing reads
         "mine:\n  trainer: 3\n  trainers: 4\n",  # in a block of one's own
         "critic:\n  optim:\n    betas_of_mine: 1\n",
         "ray_kwargs:\n  ray_init:\n    num_gpus: 1\n",  # one of Ray's, in a block that lists only some
         "critic:\n  ppo_micro_batch_sise: 4\n  ppo_micro_batch_size_per_gpu: ${critic.ppo_micro_batch_sise}\n",
     ],
 )
-def test_a_key_of_one_s_own_is_left_alone(tmp_path: Path, block: str) -> None:
+def test_a_custom_key_is_allowed(tmp_path: Path, block: str) -> None:
     compose_recipe(changed(tmp_path, lambda text: f"{text}\n{block}"), "laptop")
 
 

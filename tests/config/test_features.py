@@ -294,7 +294,7 @@ def test_the_trainer_has_the_inputs_of_the_advantages_that_there_are(name: str) 
     from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
     fields = ("token_level_scores", "token_level_rewards", "rm_scores", "old_log_probs", "rollout_log_probs")
-    batch = TensorDict({one: torch.rand(4, 3) for one in fields}, batch_size=[4])
+    batch = TensorDict({item: torch.rand(4, 3) for item in fields}, batch_size=[4])
     batch["response_mask"] = torch.ones(4, 3, dtype=torch.long)
     data = DataProto(batch=batch, non_tensor_batch={"uid": np.array(list("aabb"), dtype=object)})
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": True, "gamma": 1.0, "use_pf_ppo": False})
@@ -314,11 +314,11 @@ def test_the_words_are_verl_s() -> None:
     from verl.trainer.ppo.core_algos import AdvantageEstimator
     from verl.utils.tracking import Tracking
 
-    assert {*ESTIMATORS, *WITHOUT_THEIR_INPUTS} == {one.value for one in AdvantageEstimator}
+    assert {*ESTIMATORS, *WITHOUT_THEIR_INPUTS} == {item.value for item in AdvantageEstimator}
     assert set(LOGGERS) == {*Tracking.supported_backend, "tracking"}
 
 
-def test_an_advantage_of_one_s_own_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_advantage_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     from verl.trainer.ppo import core_algos
 
     config = composed("videozoomer", "cluster", "algorithm.adv_estimator=mine")

@@ -111,6 +111,6 @@ def test_what_only_verl_s_own_episodes_go_by_is_refused(config: DictConfig, key:
             check_against(config, parse_overrides([text]))
 
 
-def test_a_reward_manager_of_one_s_own_is_let_through(config: DictConfig) -> None:
+def test_a_custom_reward_manager_is_allowed(config: DictConfig) -> None:
     named = ["reward.reward_manager.source=importlib", "reward.reward_manager.name=Mine"]
     check_against(config, parse_overrides(named))

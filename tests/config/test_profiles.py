@@ -88,7 +88,7 @@ def test_rules_stay_the_published_ones(name: str) -> None:
 def test_it_fits(name: str, profile: str, gpu_gib: int, host_gib: int, changes: tuple[str, ...]) -> None:
     """As it is, or with what the planner proposes."""
     plan = plan_of(config_of(name, profile), gpu_gib=gpu_gib, host_gib=host_gib)
-    proposed = {change for one in plan.findings if one.verdict != "fits" for change in one.changes}
+    proposed = {change for item in plan.findings if item.verdict != "fits" for change in item.changes}
     assert proposed == set(changes)
     mended = composed(name, "cluster", f"+profile={profile}", *changes)
     assert plan_of(mended, gpu_gib=gpu_gib, host_gib=host_gib).verdict == "fits"
@@ -110,7 +110,7 @@ def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa
     config = config_of(name, profile)
     episode, system = config.agentic_video.plan, settings_of(config).system
     group = [opening(config, qa, index) for index in range(config.actor_rollout_ref.rollout.n)]
-    assert all(one.end is not EndReason.IMAGE_BUDGET for one in group)
+    assert all(item.end is not EndReason.IMAGE_BUDGET for item in group)
     assert episode.frames <= system.max_images
     shape = shape_of(episode.model)
     assert episode.width % system.size_factor == episode.height % system.size_factor == 0

@@ -1,4 +1,4 @@
-"""Each key of verl's config is read by somebody on a run's path, or is known to be read by nobody."""
+"""Each key of verl's config is read on a run's path, or is known to be unread."""
 
 import json
 from typing import Any

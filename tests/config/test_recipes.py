@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
@@ -152,7 +153,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_without_tools_the_overview_fits_the_image_budget(name: str, profile: str, qa: VideoQA) -> None:
-    system = system_of(composed(name, profile)).direct()
+    system = without_tools(system_of(composed(name, profile)))
     said = "<think>seen</think><answer>B</answer>"
     trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: said), qa, MemorySource()))
     assert trajectory.frames and len(trajectory.turns) == 1
@@ -256,7 +257,7 @@ def test_framethinker_s_laptop_treats_long_videos_alike() -> None:
     assert (system.long_max_width, system.long_max_height) == (system.max_width, system.max_height)
     assert (system.long_overview_frames, system.long_look_frames) == (system.overview_frames, system.look_frames)
     assert system.ccv == FrameThinker().ccv
-    assert system.direct().prompt == "framethinker_direct_short"
+    assert without_tools(system).prompt == "framethinker_direct_short"
 
 
 def test_framemind_s_token_budgets_fit_the_model_length() -> None:

@@ -41,7 +41,7 @@ def written(file: Path, folders: tuple[Path, ...]) -> set[str]:
     for name in content.get("defaults", []):
         if name != "_self_":
             found = [folder / f"{name.lstrip('/')}.yaml" for folder in folders]
-            keys |= written(next(one for one in found if one.is_file()), folders)
+            keys |= written(next(file for file in found if file.is_file()), folders)
     return keys
 
 

@@ -8,6 +8,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import Settings, settings_of
+from agentic_video.config.typed import ConfigError
 from agentic_video.systems.videozoomer import VideoZoomer
 
 SYSTEM = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
@@ -22,17 +23,18 @@ def test_pictures_have_a_default_and_can_be_turned_off() -> None:
     assert settings(validation_pictures=0).log.validation_pictures == 0
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("validation_pictures", -1, r"agentic_video\.log: validation_pictures must be from 0 to 64, got -1"),
-        ("validation_pictures", 65, "got 65"),
-        ("pictures", 1, r"agentic_video\.log\.pictures: unknown key"),
-    ],
-)
-def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        settings(**{key: value})
+def key_refused(config: DictConfig) -> str:
+    """The key that the settings' error carries."""
+    with pytest.raises(ConfigError) as caught:
+        settings_of(config)
+    assert "\n" not in str(caught.value)
+    return caught.value.key
+
+
+@pytest.mark.parametrize(("key", "value"), [("validation_pictures", -1), ("validation_pictures", 65), ("pictures", 1)])
+def test_a_bad_value_is_named(key: str, value: int) -> None:
+    config = OmegaConf.create({"agentic_video": {"system": SYSTEM, "log": {key: value}}})
+    assert key_refused(config) == f"agentic_video.log.{key}"
 
 
 def block(**system: object) -> DictConfig:
@@ -44,7 +46,7 @@ def test_nested_constants_need_no_class_of_their_own() -> None:
     assert (system.weights.tool, system.weights.acc) == (0.25, 0.9)
 
 
-def test_a_nested_class_of_one_s_own() -> None:
+def test_a_custom_nested_class() -> None:
     target = "agentic_video.systems.videozoomer.VideoZoomerWeights"
     system: Any = settings_of(block(weights={"_target_": target, "acc": 1.0})).system
     assert system.weights.acc == 1.0
@@ -56,35 +58,34 @@ def test_lists_become_tuples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "message"),
+    ("system", "key"),
     [
-        ({"max_trun": 3}, r"agentic_video\.system\.max_trun: unknown key; did you mean max_turns\?"),
-        ({"weights": {"tol": 1}}, r"agentic_video\.system\.weights\.tol: unknown key; did you mean tool\?"),
-        ({"weights": 3}, r"agentic_video\.system\.weights: expected keys and values, got 3"),
-        ({"overview": "some"}, r"agentic_video\.system\.overview: expected one of uniform, "),
-        ({"prompt": "nofile.txt"}, r"agentic_video\.system\.prompt: prompt 'nofile\.txt' is neither one of "),
-        (
-            {"min_pixels": 200_000},
-            r"agentic_video\.system: max_pixels \(100352\) must be at least min_pixels",
-        ),
+        ({"max_trun": 3}, "max_trun"),
+        ({"max_turns": 0}, "max_turns"),
+        ({"weights": {"tol": 1}}, "weights.tol"),
+        ({"weights": 3}, "weights"),
+        ({"overview": "some"}, "overview"),
+        ({"prompt": "nofile.txt"}, "prompt"),
+        ({"min_pixels": 200_000}, "max_pixels"),
         (
             {"_target_": "agentic_video.systems.framethinker.FrameThinker", "guard": {"prompt": "no such"}},
-            r"agentic_video\.system\.guard\.prompt: prompt 'no such' is neither",
+            "guard.prompt",
         ),
-        (
-            {"_target_": "agentic_video.systems.eva.Eva", "reminder": "Now: {questoin}"},
-            r"agentic_video\.system\.reminder: \{questoin\} isn't filled in; did you mean question\?",
-        ),
-        ({"_target_": "agentic_video.systems.Nothing"}, r"agentic_video\.system\._target_: "),
-        ({"_target_": "agentic_video.types.row.VideoQA"}, r"agentic_video\.system\._target_: .* is not a System"),
+        ({"_target_": "agentic_video.systems.eva.Eva", "reminder": "Now: {questoin}"}, "reminder"),
+        ({"_target_": "agentic_video.systems.Nothing"}, "_target_"),
+        ({"_target_": "agentic_video.types.row.VideoQA"}, "_target_"),
+        ({"_target_": f"{__name__}.Prefixed", "reply_prefix": "a</video_zoom>"}, "reply_prefix"),
+        ({"_target_": f"{__name__}.Prefixed", "max_asides": -1}, "max_asides"),
+        ({"_target_": f"{__name__}.Forgetful"}, "context"),
+        ({"_target_": f"{__name__}.Limited", "untrained_ends": ["late"]}, "untrained_ends"),
+        ({"_target_": f"{__name__}.Spoken", "prompt": "nofile.txt"}, "prompt"),
     ],
 )
-def test_mistakes_are_named(system: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        settings_of(block(**system))
+def test_a_mistake_in_a_system_is_named(system: dict[str, object], key: str) -> None:
+    assert key_refused(block(**system)) == f"agentic_video.system.{key}"
 
 
-def test_a_reward_of_one_s_own_is_part_of_the_settings() -> None:
+def test_a_custom_reward_is_part_of_the_settings() -> None:
     config = OmegaConf.create(
         {"agentic_video": {"system": SYSTEM, "reward": {"path": "a.py", "name": "f", "reward_kwargs": {"x": [1]}}}}
     )
@@ -98,56 +99,33 @@ class Prefixed(VideoZoomer):
     max_asides: int = 3
 
 
-@pytest.mark.parametrize(
-    ("system", "message"),
-    [
-        (
-            {"reply_prefix": "a</video_zoom>"},
-            r"agentic_video\.system\.reply_prefix holds '</video_zoom>', which ends a",
-        ),
-        ({"max_asides": -1}, r"agentic_video\.system\.max_asides must be at least 0, got -1"),
-    ],
-)
-def test_what_no_episode_can_have_is_refused(system: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        settings_of(block(**{"_target_": f"{__name__}.Prefixed", **system}))
-
-
 @dataclass(frozen=True)
 class Forgetful(VideoZoomer):
     context: str = "latest"  # type: ignore[assignment]
 
 
-def test_a_default_that_no_system_may_have_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^agentic_video\.system\.context: expected one of all, .*, got 'latest'$"):
-        settings_of(block(**{"_target_": f"{__name__}.Forgetful"}))
-
-
-def sft(**values: object) -> Settings:
-    return settings_of(OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": values}}))
-
-
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "key"),
     [
-        ({"loss_turns": "first"}, r"agentic_video\.sft: loss_turns must be all, last, last_N or row, got 'first'"),
-        ({"loss_turns": "last_0"}, "got 'last_0'"),
-        ({"loss_tags": ["<answer>"]}, "'<answer>' is no tag's name"),
-        ({"hidden": [["answer", "0", "opening"]], "hidden_probability": 0.1}, "expected last or a number from 1"),
-        ({"hidden": [["answer", "last", "all"]], "hidden_probability": 0.1}, r"agentic_video\.sft\.hidden: expected"),
-        ({"hidden": [["answer", "last", "opening"]]}, "need each other"),
-        ({"hidden_probability": 1.5}, "must be from 0 to 1"),
-        ({"turns": "all"}, r"agentic_video\.sft\.turns: unknown key"),
+        ({"loss_turns": "first"}, ".loss_turns"),
+        ({"loss_turns": "last_0"}, ".loss_turns"),
+        ({"loss_tags": ["<answer>"]}, ".loss_tags"),
+        ({"hidden": [["answer", "0", "opening"]], "hidden_probability": 0.1}, ".hidden"),
+        ({"hidden": [["answer", "last", "all"]], "hidden_probability": 0.1}, ".hidden"),
+        ({"hidden": [["answer", "last", "opening"]]}, ""),
+        ({"hidden_probability": 1.5}, ".hidden_probability"),
+        ({"turns": "all"}, ".turns"),
     ],
 )
-def test_mistakes_about_sft_are_named(values: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        sft(**values)
+def test_a_mistake_about_sft_is_named(values: dict[str, object], key: str) -> None:
+    config = OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": values}})
+    assert key_refused(config) == f"agentic_video.sft{key}"
 
 
 def test_what_sft_learns() -> None:
     assert settings().sft.loss_turns == "all" and settings().sft.hidden == ()
-    given = sft(loss_turns="last_12", hidden=[["answer", "last", "opening"]], hidden_probability=0.1).sft
+    block = {"loss_turns": "last_12", "hidden": [["answer", "last", "opening"]], "hidden_probability": 0.1}
+    given = settings_of(OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": block}})).sft
     assert (given.loss_turns, given.hidden) == ("last_12", (("answer", "last", "opening"),))
 
 
@@ -162,29 +140,26 @@ def test_ends_that_are_not_trained_on_must_exist() -> None:
     assert settings().system.untrained_ends == ()
     target = "tests.config.test_settings.Limited"
     assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
-    with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
-        settings_of(block(_target_=target, untrained_ends=["late"]))
 
 
-def test_credit_by_turn_needs_one_sequence_an_episode() -> None:
-    def credit(value: str, system: str = SYSTEM["_target_"]) -> Settings:
-        return settings_of(OmegaConf.create({"agentic_video": {"system": {"_target_": system}, "credit": value}}))
+@pytest.mark.parametrize(
+    ("credit", "system"),
+    [
+        ("token", {}),
+        ("turn", {"_target_": "agentic_video.systems.framemind.system.FrameMind"}),
+        ("turn", {"_target_": "agentic_video.systems.paravt.system.ParaVT", "train_asides": True}),
+    ],
+)
+def test_credit_by_turn_needs_one_sequence_an_episode(credit: str, system: dict[str, object]) -> None:
+    config = OmegaConf.create({"agentic_video": {"system": {**SYSTEM, **system}, "credit": credit}})
+    assert key_refused(config) == "agentic_video.credit"
 
-    assert settings().credit == "trajectory" and credit("turn").credit == "turn"
-    with pytest.raises(ValueError, match=r"agentic_video\.credit must be one of trajectory, turn, got 'token'"):
-        credit("token")
-    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: framemind has a sequence for each turn"):
-        credit("turn", "agentic_video.systems.framemind.system.FrameMind")
 
-
-def test_credit_by_turn_has_no_place_for_asides() -> None:
-    def paravt(credit: str, asides: bool) -> Settings:
-        system = {"_target_": "agentic_video.systems.paravt.system.ParaVT", "train_asides": asides}
-        return settings_of(OmegaConf.create({"agentic_video": {"system": system, "credit": credit}}))
-
-    assert paravt("trajectory", True) and paravt("turn", False)
-    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: agentic_video\.system\.train_asides=True makes"):
-        paravt("turn", True)
+def test_credit_by_turn() -> None:
+    assert settings().credit == "trajectory"
+    paravt = {"_target_": "agentic_video.systems.paravt.system.ParaVT", "train_asides": False}
+    for system in (SYSTEM, paravt):
+        assert settings_of(OmegaConf.create({"agentic_video": {"system": system, "credit": "turn"}})).credit == "turn"
 
 
 @dataclass(frozen=True)
@@ -199,5 +174,3 @@ def test_a_prompt_may_be_a_file_or_a_text(tmp_path: Path) -> None:
     assert settings_of(block(prompt=str(tmp_path / "mine.txt"))).system.prompt
     target = "tests.config.test_settings.Spoken"
     assert settings_of(block(_target_=target)).system.prompt == "Look at these frames."
-    with pytest.raises(ValueError, match=r"system\.prompt: prompt 'nofile\.txt'"):
-        settings_of(block(_target_=target, prompt="nofile.txt"))

@@ -1,11 +1,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
-from agentic_video.config.typed import class_at, dataclass_from, unknown_key
+from agentic_video.config.typed import ConfigError, class_at, dataclass_from, read_lines
+from agentic_video.utils.errors import SetupError
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class Outer:
     stops: tuple[str, ...] = ()
     inner: Inner = field(default_factory=Inner)
     words: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[Inner, ...] = ()
+    by_name: Mapping[str, Inner] = field(default_factory=dict)
+    perhaps: Inner | None = None
+    natural: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True)
@@ -40,47 +46,66 @@ class Needed:
 def test_values_become_a_dataclass() -> None:
     values = {"count": 3, "share": 1, "kind": "b", "maybe": None, "stops": ["x", "y"], "inner": {"size": 4}}
     assert dataclass_from(Outer, values, "block") == Outer(3, 1, kind="b", stops=("x", "y"), inner=Inner(4))
+    assert dataclass_from(Outer, {"words": None}, "block") == Outer()
+
+
+def test_dataclasses_may_stand_in_lists_and_mappings() -> None:
+    values = {"more": [{"size": 2}, {}], "by_name": {"x": {"size": 3}}, "perhaps": {"size": 5}}
+    made = dataclass_from(Outer, values, "")
+    assert (made.more, made.by_name, made.perhaps) == ((Inner(2), Inner()), {"x": Inner(3)}, Inner(5))
+    assert dataclass_from(Outer, {"perhaps": None}, "").perhaps is None
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "key"),
     [
-        ({"count": "abc"}, "block.count: expected a whole number, got 'abc'"),
-        ({"count": True}, "block.count: expected a whole number, got True"),
-        ({"share": "x"}, "block.share: expected a number, got 'x'"),
-        ({"on": 1}, "block.on: expected true or false, got 1"),
-        ({"name": 3}, "block.name: expected a text, got 3"),
-        ({"kind": "c"}, "block.kind: expected one of a, b, got 'c'"),
-        ({"maybe": "x"}, "block.maybe: expected a number or null, got 'x'"),
-        ({"stops": "x"}, "block.stops: expected a list, got 'x'"),
-        ({"stops": [1]}, "block.stops: expected a list, got (1,)"),
-        ({"inner": {"size": 10}}, "block.inner: size must be below 10, got 10"),
-        ({"inner": 5}, "block.inner: expected keys and values, got 5"),
-        ({"words": ["x"]}, "block.words: expected keys and values, got ('x',)"),
-        ({"cuont": 3}, "block.cuont: unknown key; did you mean count? known keys are ['count', "),
-        ({"_target_": "math.pi"}, "block._target_: math.pi: no such class (expected package.module.Class)"),
+        ({"count": "abc"}, "block.count"),
+        ({"count": "3"}, "block.count"),
+        ({"count": True}, "block.count"),
+        ({"share": "x"}, "block.share"),
+        ({"share": False}, "block.share"),
+        ({"on": 1}, "block.on"),
+        ({"name": 3}, "block.name"),
+        ({"kind": "c"}, "block.kind"),
+        ({"maybe": "x"}, "block.maybe"),
+        ({"stops": "x"}, "block.stops"),
+        ({"stops": [1]}, "block.stops"),
+        ({"inner": {"size": 10}}, "block.inner"),
+        ({"inner": 5}, "block.inner"),
+        ({"words": ["x"]}, "block.words"),
+        ({"more": [{}, {"size": "x"}]}, "block.more[1].size"),
+        ({"by_name": {"x": {"siz": 1}}}, "block.by_name.x.siz"),
+        ({"natural": -1}, "block.natural"),
+        ({"cuont": 3}, "block.cuont"),
+        ({"_target_": "math.pi"}, "block._target_"),
+        (["x"], "block"),
     ],
 )
-def test_mistakes_are_named(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+def test_an_error_carries_the_key(values: Any, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         dataclass_from(Outer, values, "block")
-    assert str(caught.value).startswith(message)
+    assert caught.value.key == key and str(caught.value).startswith(key) and "\n" not in str(caught.value)
+    assert isinstance(caught.value, SetupError) and isinstance(caught.value, ValueError)
 
 
-def test_what_is_missing_is_named() -> None:
-    assert dataclass_from(Needed, {"name": "a", "size": 1}, "block") == Needed("a", 1)
-    with pytest.raises(ValueError, match=r"^block: size is missing$"):
-        dataclass_from(Needed, {"name": "a"}, "block")
-    with pytest.raises(ValueError, match=r"^block: name, size are missing$"):
-        dataclass_from(Needed, None, "block")
+def test_an_unknown_key_has_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match="did you mean count"):
+        dataclass_from(Outer, {"cuont": 3}, "block")
+
+
+@pytest.mark.parametrize(("values", "key"), [({"name": "a"}, "block.size"), (None, "block.name")])
+def test_a_missing_key_is_named(values: Any, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        dataclass_from(Needed, values, "block")
+    assert caught.value.key == key
 
 
 @dataclass(frozen=True)
 class Raising:
-    table: str = ""
+    table: str = "x"
 
     def __post_init__(self) -> None:
-        {}[self.table]
+        dict[str, str]()[self.table]
 
 
 @dataclass(frozen=True)
@@ -97,39 +122,39 @@ class WithoutComma:
     ("cls", "message"),
     [
         (Raising, r"^block: Raising: KeyError: 'x' \(test_typed\.py line \d+\)$"),
-        (Misnamed, r"^block: Misnamed: NameError: name 'Undefined' is not defined$"),
-        (WithoutComma, r"^block\.stops: expected a list, got '</a>'$"),
+        (Misnamed, r"^block: Misnamed: NameError"),
+        (WithoutComma, r"^block\.stops: "),
     ],
 )
-def test_what_is_wrong_with_somebody_s_class_is_one_line(cls: type, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        dataclass_from(cls, {"table": "x"} if cls is Raising else {}, "block")
+def test_a_mistake_in_a_users_class_is_one_line(cls: type, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataclass_from(cls, {}, "block")
 
 
 def test_a_module_that_ends_the_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ends_it.py").write_text("import sys\nsys.exit(4)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"^key: ends_it\.Own: SystemExit: 4 \(ends_it\.py line 2\)$"):
+    with pytest.raises(ConfigError, match=r"^key: ends_it\.Own: SystemExit: 4 \(ends_it\.py line 2\)$"):
         class_at("ends_it.Own", "key")
 
 
-def test_a_key_with_nothing_below_it_is_empty() -> None:
-    assert dataclass_from(Outer, {"words": None}, "block") == Outer()
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("no.such.Class", "key: no.such.Class: ModuleNotFoundError: No module named 'no'"),
-        ("Bare", "key: Bare: no such class (expected package.module.Class)"),
-        ("math.Pi", "key: math.Pi: no such class (expected package.module.Class)"),
-    ],
-)
-def test_classes_that_are_not_there(target: str, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+@pytest.mark.parametrize("target", ["no.such.Class", "Bare", "math.Pi"])
+def test_a_class_that_does_not_exist(target: str) -> None:
+    with pytest.raises(ConfigError, match=target) as caught:
         class_at(target, "key")
-    assert str(caught.value) == message
+    assert caught.value.key == "key"
 
 
-def test_an_unknown_key_without_a_near_one() -> None:
-    assert unknown_key("block", "zzz", {"count"}) == "block.zzz: unknown key; known keys are ['count']"
+def test_lines_of_a_file_are_read_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"size": 2}\n\n{"size": 3}\n')
+    assert list(read_lines(Inner, file)) == [Inner(2), Inner(3)]
+
+
+@pytest.mark.parametrize(("line", "key"), [('{"size": 1', ""), ('{"size": "x"}', "size"), ("[1]", "")])
+def test_a_bad_line_is_named(tmp_path: Path, line: str, key: str) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f"{{}}\n{line}\n")
+    with pytest.raises(ConfigError, match=r"a\.jsonl line 2: ") as caught:
+        list(read_lines(Inner, file))
+    assert caught.value.key.endswith(key)

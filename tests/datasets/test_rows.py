@@ -91,7 +91,7 @@ def test_a_broken_line_is_named_and_left_out(folder: Path) -> None:
         ("[" * 100_000, r"other\.json line 1: is not json: it is nested too deeply"),
     ],
 )
-def test_a_file_without_a_line_of_json_stops_beside_good_ones(content: str, said: str, folder: Path) -> None:
+def test_a_file_without_a_line_of_json_stops_despite_good_ones(content: str, said: str, folder: Path) -> None:
     (folder / "train.jsonl").write_text(json.dumps(row("good.mp4")), encoding="utf-8")
     (folder / "other.json").write_text(content, encoding="utf-8")
     with pytest.raises(RowError, match=said):
@@ -124,7 +124,7 @@ def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
     rows += [
         {**row("good.mp4"), "options": options} for options in (5, True, 1.5, "ab", {"a": 1}, [1, 2], [["a"], "b"])
     ]
-    lines = [json.dumps(one) for one in rows]
+    lines = [json.dumps(item) for item in rows]
     lines += ["[" * 100_000, '{"extra_info": ' * 900 + "{}" + "}" * 900, "null", "1" * 5_000]
     path = folder / "train.jsonl"
     path.write_text("\n".join([*lines, json.dumps(row("good.mp4"))]), encoding="utf-8")

@@ -120,7 +120,7 @@ def test_a_later_turn_s_other_frame_is_seen(served: tuple[str, Path]) -> None:
 class Shades(MemorySource):
     """Frames that differ, 10 a second for 12 seconds."""
 
-    async def aframes(self, path: str, indices: Any, size: Any = None) -> list[Frame]:
+    def draw(self, path: str, indices: Any, size: Any) -> list[Frame]:
         self.requested += len(indices)
         width, height = size
         shade = np.linspace(0, 255, width, dtype=np.uint8)

@@ -13,7 +13,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.utils.errors import SetupError
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.conftest import MemorySource
 from tests.evaluation.scripted import CountingBackend, named
 

@@ -17,6 +17,7 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.evaluate import PartResult, evaluate, parts_of, read_rows, variant_of
 from agentic_video.evaluation.model import ModelOptions
@@ -463,7 +464,7 @@ def test_rows_that_are_left_out_are_named(tmp_path: Path, capsys: Any) -> None:
 def test_variants_of_a_system() -> None:
     zoomer = VideoZoomer()
     assert variant_of(zoomer, Variant(), tiny=False) == (zoomer, "videozoomer")
-    assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (zoomer.direct(), "videozoomer without tools")
+    assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (without_tools(zoomer), "videozoomer without tools")
     baseline, title = variant_of(zoomer, Variant("baseline", 8), tiny=False)
     assert isinstance(baseline, Baseline) and baseline.frames == 8 and title == "baseline of 8 frames"
     thinking, title = variant_of(zoomer, Variant("baseline", 8, "baseline_cot"), tiny=False)
@@ -481,5 +482,5 @@ def test_parts_have_folders_titles_and_budgets_of_their_own(tmp_path: Path) -> N
     parts = parts_of(many, VideoZoomer(), LIMITS, tiny=False)
     assert [part.folder.name for part in parts] == ["frames-no-tools-004", "frames-no-tools-016"]
     assert [part.title for part in parts] == ["videozoomer, frames 4", "videozoomer, frames 16"]
-    assert parts[0].system == VideoZoomer(overview_max_frames=4).direct()
+    assert parts[0].system == without_tools(VideoZoomer(overview_max_frames=4))
     assert all(part.limits == TokenLimits(prompt=13_952, response=2_048, turn=2_048) for part in parts)

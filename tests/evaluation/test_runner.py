@@ -37,7 +37,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.evaluation.scripted import named
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.systems.eva.system import Eva
@@ -31,7 +32,7 @@ def test_sweeps_change_the_system() -> None:
     assert swept(zoomer, "frames", 96) == replace(zoomer, overview_max_frames=96, max_images=128 + 32)
     eva = Eva()
     assert swept(eva, "frames", 8) == replace(eva, max_frames=8), "no first view: the frames of one call"
-    assert swept(eva.direct(), "frames", 8) == replace(eva.direct(), overview_frames=8)
+    assert swept(without_tools(eva), "frames", 8) == replace(without_tools(eva), overview_frames=8)
     mind = swept(FrameMind(), "frames", 48)
     assert isinstance(mind, FrameMind)
     assert (mind.low, mind.high.frames, mind.max_images) == (FrameSampling(48, 224, 224), 48, 100)

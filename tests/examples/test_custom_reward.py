@@ -1,4 +1,4 @@
-"""The example of a reward of one's own, through the config and the reward manager that verl calls."""
+"""The example of a custom reward, through the config and the reward manager that verl calls."""
 
 import asyncio
 import re

@@ -302,7 +302,7 @@ def test_it_can_be_evaluated_and_distilled_without_pythonpath(recipe: Path, ques
     job = run("agentic_video.cli", "distill", *own, "--teacher", says, "--out", str(tmp_path / "made"))
     assert job.returncode == 0, job.stderr
     kept, _ = load_records([tmp_path / "made" / "kept.jsonl"])
-    assert [(one.qa.id, one.trajectory.system) for one in kept] == [("a", "moments")]
+    assert [(record.qa.id, record.trajectory.system) for record in kept] == [("a", "moments")]
 
 
 def test_the_scripted_teacher_plays_its_oracle(recipe: Path, questions: Path, tmp_path: Path) -> None:
@@ -312,8 +312,8 @@ def test_the_scripted_teacher_plays_its_oracle(recipe: Path, questions: Path, tm
     job = run("agentic_video.cli", "distill", *words)
     assert job.returncode == 0, job.stderr
     kept, _ = load_records([tmp_path / "made" / "kept.jsonl"])
-    assert [(one.qa.id, one.trajectory.answer) for one in kept] == [(row.id, "blue") for row in rows]
-    assert all(one.trajectory.tool_calls == 1 for one in kept)
+    assert [(record.qa.id, record.trajectory.answer) for record in kept] == [(row.id, "blue") for row in rows]
+    assert all(record.trajectory.tool_calls == 1 for record in kept)
 
     nobody = run(
         "agentic_video.cli", "distill", *words[:-1], str(tmp_path / "none"), "agentic_video.toyworld.oracle=no"
@@ -363,8 +363,8 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
         model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed
     )
     assert len(demonstrations) == 40
-    assert all(one.trained.any() for one in demonstrations)
-    assert {len(one.images) for one in demonstrations} == {1, 2}
+    assert all(example.trained.any() for example in demonstrations)
+    assert {len(example.images) for example in demonstrations} == {1, 2}
     assert make_aiming(model, tokenizer, system, turns, toy.world, ColdStartRecipe(demonstrations=4), toy.seed)
 
 
@@ -386,7 +386,7 @@ def test_the_oracle_finds_the_events_of_the_synthetic_world(recipe: Path) -> Non
         assert asyncio.run(reward(row_of(scene, path, "heldout"))) == pytest.approx(0.95 if looks else 1.0)
 
 
-def test_rows_of_one_s_own(listings: dict[str, Any], video: str, tmp_path: Path) -> None:
+def test_custom_rows(listings: dict[str, Any], video: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     listings["write_rows"](file, [(video, "What?", ["red", "blue"], "B"), (video, "Why?", ["a", "b"], "a.")])
     rows, problems = load_rows([file], "probe")

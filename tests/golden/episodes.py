@@ -19,6 +19,7 @@ import numpy as np
 from transformers import Qwen2VLImageProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import Judge, JudgeConfig
@@ -43,6 +44,7 @@ from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import Interval, VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
+from agentic_video.video.source import DrawnSource
 
 EPISODES = 2_000
 """For each system."""
@@ -51,8 +53,10 @@ OPTIONS = ("red", "green", "blue", "grey")
 FPS, DURATION = 10.0, 60.0
 
 
-class BlankSource:
+class BlankSource(DrawnSource):
     """Frames of a video that isn't there: of the right number, time and size, and all the same."""
+
+    keyframe_interval = 50
 
     def __init__(self, duration: float, width: int, height: int):
         self.info = VideoInfo(
@@ -69,21 +73,18 @@ class BlankSource:
             start_time=0.0,
         )
 
-    async def aprobe(self, path: str) -> VideoInfo:
+    def facts(self, path: str) -> VideoInfo:
         return self.info
 
-    async def akeyframes(self, path: str) -> list[int]:
-        return list(range(0, self.info.num_frames, 50))
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         if any(not 0 <= index < self.info.num_frames for index in indices):
             raise VideoError(path, "out_of_range", "beyond the video")
         width, height = size or (self.info.width, self.info.height)
         picture = np.broadcast_to(np.uint8(7), (height, width, 3))
         return [Frame.stored(index, index / FPS, picture, Origin(path, index, size), str(index)) for index in indices]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, [min(round(time * FPS), self.info.num_frames - 1) for time in times], size)
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        return [min(round(time * FPS), self.info.num_frames - 1) for time in times]
 
 
 class HashRetriever:
@@ -477,7 +478,7 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
         found["verify"] = [verdict.reason, verdict.rewards]
     except EndpointError as error:
         found["verify"] = f"error: {error}"
-    alone = await play(system.direct(), ScriptedPolicy(lambda view: turns[-1]), qa, source, HashRetriever())
+    alone = await play(without_tools(system), ScriptedPolicy(lambda view: turns[-1]), qa, source, HashRetriever())
     found["direct"] = alone.to_dict()
     if index % 10 == 0:
         try:

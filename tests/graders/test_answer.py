@@ -19,7 +19,7 @@ from agentic_video.graders.answer import (
     named_option,
 )
 from agentic_video.types.row import LETTERS, VideoQA
-from tests.growth import assert_linear, cpu_s
+from tests.growth import assert_linear
 
 CHINESE = ("红色", "蓝色", "绿色")
 """Red, blue, green."""
@@ -124,118 +124,29 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
     assert [gold for gold in "ABCD" if match_leading_letter(prediction, gold)] == list(letter)
 
 
-@pytest.mark.parametrize(
-    ("prediction", "right"),
-    [
-        # the letter in any dress
-        ("B", True),
-        ("b", True),
-        (" B\n", True),
-        ("B.", True),
-        ("B)", True),
-        ("(B)", True),
-        ("(b).", True),
-        ("[B]", True),
-        ("**B**", True),
-        ("`B`", True),
-        ('"B"', True),
-        ("$B$", True),
-        ("\uff22", True),  # full width
-        ("\\boxed{B}", True),
-        ("\\boxed{\\text{B}}", True),
-        ("$\\boxed{\\textbf{B}}$", True),
-        ("Option B", True),
-        ("option (B)", True),
-        ("Answer: B", True),
-        ("The answer is B", True),
-        ("The answer is: **B**.", True),
-        ("The correct answer is option B.", True),
-        ("So, the final answer is \\boxed{B}.", True),
-        # letter and text
-        ("B: green", True),
-        ("B) Green.", True),
-        ("(B) green", True),
-        ("B.green", True),
-        ("B - green", True),
-        ("B green", True),
-        ("Option B: green", True),
-        ("B\n\ngreen", True),
-        ("B, green", True),
-        ("B \u2013 green", True),
-        # in a sentence of maths; curly quotes
-        ("The answer is $\\boxed{B}$", True),
-        ("The final answer is: $\\boxed{\\text{B}}$.", True),
-        ("\u201cB\u201d", True),
-        ("It is B.", True),
-        ("It\u2019s green.", True),
-        # the text
-        ("green", True),
-        ("GREEN!", True),
-        ("the green", True),
-        ("\\boxed{green}", True),
-        ("The answer is green.", True),
-        # other options
-        ("A", False),
-        ("red", False),
-        ("The answer is A", False),
-        ("\\boxed{A}", False),
-        ("A. red", False),
-        # a letter with another option's text
-        ("B. red", False),
-        ("A. green", False),
-        ("(A) green", False),
-        ("A green", False),
-        ("green (A)", False),
-        ("Option A: green", False),
-        ("A, green", False),
-        ("B, red", False),
-        ("The answer is $\\boxed{A}$", False),
-        # several options
-        ("A or B", False),
-        ("B or A", False),
-        ("A B C D", False),
-        ("A. B. C. D.", False),
-        ("(A)(B)", False),
-        ("A, B", False),
-        ("B, A", False),
-        ("A, B, C", False),
-        ("$A$ $B$", False),
-        ("A/B", False),
-        ("AB", False),
-        ("B\nA", False),
-        ("B. or A.", False),
-        ("\\boxed{A} \\boxed{B}", False),
-        ("\\boxed{B} \\boxed{A}", False),
-        ("A \\boxed{B}", False),
-        ("red, green", False),
-        ("red green", False),
-        ("green, no: red", False),
-        ("The answer is A. The answer is B.", False),
-        ("any option", False),
-        ("all of them", False),
-        # takes back what it says, or goes on
-        ("not B", False),
-        ("B is wrong", False),
-        ("not green", False),
-        ("B. I am not sure", False),
-        ("It is not B but A", False),
-        # names none
-        ("", False),
-        ("   ", False),
-        ("()", False),
-        (".", False),
-        ("E", False),
-        ("The answer is", False),
-        ("the green one", True),
-        ("greenish", False),
-        ("\\boxed{B", False),
-        ("\\boxed{}", False),
-        ("\u0412", False),  # Cyrillic
-        ("correct", False),
-    ],
-)
-def test_robust_rule(prediction: str, right: bool) -> None:
-    assert match_robust(prediction, "B", OPTIONS) is right
+ROBUST_RULE_RIGHT = (
+    "B", "b", " B\n", "B.", "B)", "(B)", "(b).", "[B]", "**B**", "`B`", '"B"', "$B$", "\uff22", "\\boxed{B}",
+    "\\boxed{\\text{B}}", "$\\boxed{\\textbf{B}}$", "Option B", "option (B)", "Answer: B", "The answer is B",
+    "The answer is: **B**.", "The correct answer is option B.", "So, the final answer is \\boxed{B}.", "B: green",
+    "B) Green.", "(B) green", "B.green", "B - green", "B green", "Option B: green", "B\n\ngreen", "B, green",
+    "B \u2013 green", "The answer is $\\boxed{B}$", "The final answer is: $\\boxed{\\text{B}}$.", "\u201cB\u201d",
+    "It is B.", "It\u2019s green.", "green", "GREEN!", "the green", "\\boxed{green}", "The answer is green.",
+    "the green one",
+)  # fmt: skip
+ROBUST_RULE_WRONG = (
+    "A", "red", "The answer is A", "\\boxed{A}", "A. red", "B. red", "A. green", "(A) green", "A green",
+    "green (A)", "Option A: green", "A, green", "B, red", "The answer is $\\boxed{A}$", "A or B", "B or A",
+    "A B C D", "A. B. C. D.", "(A)(B)", "A, B", "B, A", "A, B, C", "$A$ $B$", "A/B", "AB", "B\nA", "B. or A.",
+    "\\boxed{A} \\boxed{B}", "\\boxed{B} \\boxed{A}", "A \\boxed{B}", "red, green", "red green", "green, no: red",
+    "The answer is A. The answer is B.", "any option", "all of them", "not B", "B is wrong", "not green",
+    "B. I am not sure", "It is not B but A", "", "   ", "()", ".", "E", "The answer is", "greenish", "\\boxed{B",
+    "\\boxed{}", "\u0412", "correct",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prediction", [*ROBUST_RULE_RIGHT, *ROBUST_RULE_WRONG])
+def test_robust_rule(prediction: str) -> None:
+    assert match_robust(prediction, "B", OPTIONS) is (prediction in ROBUST_RULE_RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -317,39 +228,23 @@ def test_robust_rule(prediction: str, right: bool) -> None:
         ("...", ("...", "x"), "A"),
     ],
 )
-def test_which_option_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:
+def test_the_option_that_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:
     right = [letter for letter in LETTERS[: len(options)] if match_robust(prediction, letter, options)]
     assert right == ([named] if named else [])
 
 
-@pytest.mark.parametrize(
-    ("prediction", "right"),
-    [
-        ("B", True),
-        (" B ", True),
-        ("B.", True),
-        ("(B)", True),
-        ("[B]", True),
-        ("b", False),
-        ("B)", False),
-        ("(B", False),
-        ("(B).", False),
-        ("(B]", False),
-        ("B..", False),
-        ("B:", False),
-        ("B. green", False),
-        ("green", False),
-        ("**B**", False),
-        ("\\boxed{B}", False),
-        ("The answer is B", False),
-        ("A", False),
-        ("AB", False),
-        ("A\nB", False),
-        ("", False),
-    ],
-)
-def test_strict_rule(prediction: str, right: bool) -> None:
-    assert match_strict(prediction, "B") is right
+STRICT_RULE_RIGHT = (
+    "B", " B ", "B.", "(B)", "[B]",
+)  # fmt: skip
+STRICT_RULE_WRONG = (
+    "b", "B)", "(B", "(B).", "(B]", "B..", "B:", "B. green", "green", "**B**", "\\boxed{B}", "The answer is B",
+    "A", "AB", "A\nB", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prediction", [*STRICT_RULE_RIGHT, *STRICT_RULE_WRONG])
+def test_strict_rule(prediction: str) -> None:
+    assert match_strict(prediction, "B") is (prediction in STRICT_RULE_RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -381,19 +276,10 @@ def test_what_stands_at_the_end_of_a_long_text_earns_nothing(rule: MatchRule, an
     assert not match_choice(answer, QA, rule)
 
 
-def test_the_limit_on_an_answers_length() -> None:
-    assert match_choice("B" + " " * (MAX_ANSWER_CHARS - 1), QA, "robust")
-    assert not match_choice("B" + " " * MAX_ANSWER_CHARS, QA, "robust")
-
-
 def test_the_released_rule_reads_the_whole_answer() -> None:
     assert match_choice("B." + "x" * 10**6, QA, "last_letter")
     assert match_choice("B." + "x" * 10**6, QA, "one_letter")
     assert not match_choice("x" + " " * 10**6 + "B", QA, "last_letter")  # the last 4,000 characters would be right
-
-
-def test_two_options_of_the_same_text_name_neither() -> None:
-    assert not match_robust("red", "A", ("red", "red"))
 
 
 PIECES = [
@@ -633,11 +519,3 @@ def test_time_is_by_length(rule: MatchRule, unit: str) -> None:
     assert_linear(match, MAX_ANSWER_CHARS // 8, MAX_ANSWER_CHARS - 10, growth=8.0)
     if rule in ("one_letter", "last_letter"):
         assert_linear(match, 20_000, 160_000, growth=8.0)
-
-
-@pytest.mark.parametrize("rule", ["exact", "strict", "robust"])
-def test_a_longer_answer_is_refused_by_its_length_alone(rule: MatchRule) -> None:
-    def match(prediction: str) -> None:
-        match_choice(prediction, QA, rule)
-
-    assert cpu_s(match, "{" * 10**6) < 10 * cpu_s(match, "{" * (MAX_ANSWER_CHARS + 1))

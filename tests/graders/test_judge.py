@@ -10,7 +10,7 @@ import pytest
 
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import PROMPTS, Judge, JudgeConfig, Scale, grade_answer
-from agentic_video.graders.plain import plain
+from agentic_video.graders.replies import plain
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.row import VideoQA
 from tests.faulty_server import FaultyServer, Reply, Script
@@ -86,16 +86,6 @@ def test_unreadable_grades_fail_after_bounded_retries(serve: Serve, scale: Scale
     with pytest.raises(EndpointError, match="4 tries"):
         grade(server.url, scale=scale)
     assert len(server.bodies) == 4
-
-
-def test_a_server_that_fails_gives_no_grade(serve: Serve) -> None:
-    with pytest.raises(EndpointError, match=r"judge: no verdict from .* after 3 tries"):
-        grade(serve(lambda body, number: Reply(status=500)).url, max_retries=2)
-
-
-def test_without_a_judge_the_message_says_what_to_set() -> None:
-    with pytest.raises(EndpointError, match=r"agentic_video\.judge\.base_url"):
-        grade("")
 
 
 def test_candidate_reaches_the_judge_as_data_and_cut(serve: Serve) -> None:

@@ -346,11 +346,11 @@ def test_an_interval_in_any_dress_is_that_one_and_two_are_none(
 
 
 @given(INTERVALS)
-def test_what_a_row_writes_is_read_back(intervals: list[Interval]) -> None:
+def test_windows_of_a_row_are_read_back(intervals: list[Interval]) -> None:
     assert read_intervals(windows_text(intervals)) == tuple(intervals)
     assert read_intervals(json.dumps(intervals)) == tuple(intervals)
     clocks = ", ".join(
-        " - ".join(f"{t // 3600:.0f}:{t % 3600 // 60:02.0f}:{t % 60:05.2f}" for t in one) for one in intervals
+        " - ".join(f"{t // 3600:.0f}:{t % 3600 // 60:02.0f}:{t % 60:05.2f}" for t in interval) for interval in intervals
     )
     if "60.00" not in clocks:
         assert read_intervals(clocks) == tuple((pytest.approx(s), pytest.approx(e)) for s, e in intervals)

@@ -1,6 +1,6 @@
 """Looks at evidence by hand."""
 
-from agentic_video.grounding.looks import Looks, last_look, looks_at
+from agentic_video.grounding.looks import WindowCoverage, last_look, looks_at
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, RecordedPart, Trajectory, Turn
 
@@ -24,13 +24,13 @@ def episode(*turns: Turn, overview: tuple[float, ...] = ()) -> Trajectory:
 def test_windows_found_by_calls_and_frames_within_windows() -> None:
     # of 11, 12, 13, 50 and 51 three are within; windows one and two of three. The overview has the third
     played = episode(look(*frames(11, 12, 13)), look(ClipRef(frames(50, 51))), overview=(0, 40, 85))
-    assert looks_at(played, WINDOWS) == Looks(found=2 / 3, shown=1.0, precision=3 / 5)
+    assert looks_at(played, WINDOWS) == WindowCoverage(found=2 / 3, shown=1.0, precision=3 / 5)
 
 
 def test_without_calls_there_is_no_precision() -> None:
-    assert looks_at(episode(overview=(11, 30)), WINDOWS) == Looks(found=0.0, shown=1 / 3, precision=None)
+    assert looks_at(episode(overview=(11, 30)), WINDOWS) == WindowCoverage(found=0.0, shown=1 / 3, precision=None)
     refused = Turn("look", Illegal("no"), 1, observation=("Error",), illegal_calls=1)
-    assert looks_at(episode(refused), WINDOWS) == Looks(found=0.0, shown=0.0, precision=None)
+    assert looks_at(episode(refused), WINDOWS) == WindowCoverage(found=0.0, shown=0.0, precision=None)
 
 
 def test_a_frame_that_is_shown_twice_counts_twice() -> None:
@@ -51,5 +51,9 @@ def test_the_last_look_goes_from_its_first_to_its_last_frame() -> None:
 
 
 def test_figures_leave_out_what_there_is_not() -> None:
-    assert Looks(0.5, 1.0, 0.25).figures() == {"windows_found": 0.5, "windows_shown": 1.0, "looks_in_windows": 0.25}
-    assert Looks(0.0, 1.0, None).figures() == {"windows_found": 0.0, "windows_shown": 1.0}
+    assert WindowCoverage(0.5, 1.0, 0.25).figures() == {
+        "windows_found": 0.5,
+        "windows_shown": 1.0,
+        "looks_in_windows": 0.25,
+    }
+    assert WindowCoverage(0.0, 1.0, None).figures() == {"windows_found": 0.0, "windows_shown": 1.0}

@@ -34,7 +34,7 @@ def test_the_best_window_counts_for_each_measure_apart() -> None:
 
 def test_recall_reaches_its_threshold() -> None:
     # 0..7 of 0..10
-    assert [recall_at_one((0, 7), GOLD, one) for one in (0.3, 0.5, 0.7, 0.71)] == [1, 1, 1, 0]
+    assert [recall_at_one((0, 7), GOLD, threshold) for threshold in (0.3, 0.5, 0.7, 0.71)] == [1, 1, 1, 0]
     assert recall_at_one(None, GOLD, 0.3) == recall_at_one((7, 0), GOLD, 0.3) == 0
 
 
@@ -106,7 +106,7 @@ def test_average_precision_as_defined(predicted: list[Interval], gold: list[Inte
 
 @given(SPANS, SPANS.filter(bool))
 def test_ranges(predicted: list[Interval], gold: list[Interval]) -> None:
-    values = [average_precision(predicted, gold, one) for one in MAP_THRESHOLDS]
+    values = [average_precision(predicted, gold, threshold) for threshold in MAP_THRESHOLDS]
     assert all(0.0 <= value <= 1.0 for value in values)
     assert 0.0 <= mean_average_precision(predicted, gold) <= 1.0
     # what comes after never takes from what came before

@@ -28,10 +28,11 @@ from agentic_video.planning.published_checkpoints import (
     checkpoint_rules,
     published_checkpoints,
 )
+from agentic_video.rollout.clips import seconds_per_patch
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
-from agentic_video.rollout.vllm_clips import clip_item, teach_clips
+from agentic_video.rollout.vllm_prompts import clip_item
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
@@ -39,6 +40,7 @@ from agentic_video.training.inputs.model_inputs import pixels_of, visual_patches
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.processor_rules import processor_rules
 from tests.config.configs import composed
 from tests.conftest import MemorySource
@@ -53,7 +55,7 @@ ROOM = TokenLimits(prompt=10**6, response=10**6, turn=10**4)
 class NoisySource(MemorySource):
     """Frames in which every pixel differs, so that a resized one can't look like another."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         draws = (np.random.default_rng(index) for index in indices)
         noise = [one.integers(0, 256, (height, width, 3), np.uint8) for one in draws]
@@ -114,7 +116,7 @@ def vllm_processor_of(folder: Path) -> Any:
     from vllm.config import ModelConfig
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
-    teach_clips()
+    keep_clip_times(seconds_per_patch)
     limits = {"image": 4096, "video": 4096}
     config = ModelConfig(model=str(folder), dtype="float32", max_model_len=4096, limit_mm_per_prompt=limits)
     return MULTIMODAL_REGISTRY.create_processor(config)

@@ -19,7 +19,7 @@ from agentic_video.training.engines.actor import KEPT_BYTES
 from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
 from agentic_video.utils.units import GIB
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.config.configs import set_environment
 from tests.planning.plans import plan
 

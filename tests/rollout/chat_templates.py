@@ -1,4 +1,4 @@
-"""Small chat templates of our own that behave as those of published models do."""
+"""Small chat templates that behave like those of published models."""
 
 from transformers import Qwen2VLImageProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
@@ -25,13 +25,13 @@ def template(
     """A template in Qwen's markup.
 
     Args:
-        opens: What a reply begins with, unless ``enable_thinking`` is false: then with an empty thought.
-        system: A text that stands before all messages.
-        before_reply: What each recorded reply begins with; thoughts of earlier turns are left out in any case.
-        parts_only: Whether messages that are plain texts are dropped.
-        tool: Whether there are messages of the role tool.
-        numbered: Whether ``add_vision_id`` numbers images.
-        generation: Whether a reply is opened after a tool's message.
+        opens: Beginning of a reply, unless ``enable_thinking`` is false: then it begins with an empty thought.
+        system: A text before all messages.
+        before_reply: Beginning of each recorded reply; thoughts of earlier turns are left out in any case.
+        parts_only: Drop messages that are plain texts.
+        tool: Take messages of the role tool.
+        numbered: Number images if ``add_vision_id``.
+        generation: Open a reply after a tool's message.
     """
     number = "'Picture 1: '" if not numbered else "('Picture ' + seen.value|string + ': ' if add_vision_id else '')"
     count = "{%- set seen.value = seen.value + 1 -%}" if numbered else ""
@@ -66,13 +66,7 @@ def template(
 
 
 def format_of(tokenizer: object, written: str | None = None, **kwargs: object) -> ChatFormat:
-    """A model's format with a template.
-
-    Args:
-        tokenizer: Its tokenizer.
-        written: The template; None: the tokenizer's.
-        kwargs: Variables for it.
-    """
+    """A model's format with a template (None: the tokenizer's) and variables for it."""
     return ChatFormat(
         tokenizer,
         Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),

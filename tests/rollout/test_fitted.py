@@ -1,4 +1,4 @@
-"""Pictures come to the model at sizes that its processor keeps, whoever made them."""
+"""Pictures are shown at sizes that the model's processor keeps, whatever made them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,10 +13,9 @@ from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame, Origin
 from agentic_video.types.message import Message, Observation
-from agentic_video.video.crop import crop
 from agentic_video.video.errors import VideoError
 from agentic_video.video.processor_rules import ProcessorRules, rules_of
-from agentic_video.video.sizes import resize
+from agentic_video.video.sizes import crop, resize
 from tests.conftest import MemorySource
 
 RULES = rules_of(
@@ -28,7 +27,7 @@ RULES = rules_of(
 class StoredSource(MemorySource):
     """Frames with an origin, as a store gives them, whose picture depends on their number."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         drawn = [
             resize(np.random.default_rng(index).integers(0, 256, (90, 160, 3), np.uint8), width, height)
@@ -44,7 +43,7 @@ def fitted(parts: Sequence[Any], source: StoredSource, rules: ProcessorRules | N
 
 
 def stored(source: StoredSource, indices: Sequence[int], size: tuple[int, int]) -> list[Frame]:
-    return asyncio.run(source.aframes("memory", indices, size))
+    return source.draw("memory", indices, size)
 
 
 def test_a_video_s_frames_come_at_a_kept_size() -> None:
@@ -55,17 +54,17 @@ def test_a_video_s_frames_come_at_a_kept_size() -> None:
         frames = [
             *await images.frames([1, 2], (288, 160)),
             *await clips.frames([1, 2], (288, 160)),
-            *await clips.frames([1], (288, 160)),  # a single one is an image
+            *await clips.frames([1], (288, 160)),  # a single frame is an image
             *await images.frames_at([1.0]),  # the video's own size
             *await plain.frames([1], (288, 160)),
         ]
-        return [(one.width, one.height) for one in frames]
+        return [(frame.width, frame.height) for frame in frames]
 
     large = 352, 192  # also of 160 x 90, enlarged to 342 x 192: sides are rounded up
     assert asyncio.run(run()) == [large, large, (288, 160), (288, 160), large, large, (288, 160)]
 
 
-def test_a_video_of_which_no_size_is_kept_says_so() -> None:
+def test_a_video_without_a_kept_size_is_an_error() -> None:
     tight = rules_of(Qwen2VLImageProcessor(patch_size=14, size={"shortest_edge": 7840, "longest_edge": 7840}))
 
     async def run() -> None:
@@ -76,7 +75,7 @@ def test_a_video_of_which_no_size_is_kept_says_so() -> None:
         asyncio.run(run())
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_fitting_pictures_are_left_alone() -> None:
     source = StoredSource()
     parts = ("a", *stored(source, [1], (352, 192)))
     source.requested = 0
@@ -85,7 +84,7 @@ def test_what_fits_is_left_alone() -> None:
     assert fitted(other, source, None) is other  # a server's own processor
 
 
-def test_a_stored_frame_is_had_again_and_keeps_its_origin() -> None:
+def test_a_stored_frame_is_requested_again_and_keeps_its_origin() -> None:
     source = StoredSource()
     text, frame = fitted(("a", *stored(source, [7], (288, 160))), source)
     assert text == "a"
@@ -93,7 +92,7 @@ def test_a_stored_frame_is_had_again_and_keeps_its_origin() -> None:
     assert frame.origin == Origin("memory", 7, (352, 192))
 
 
-def test_a_clip_s_frames_are_had_again_with_their_times() -> None:
+def test_a_clips_frames_keep_their_times() -> None:
     source = StoredSource()
     (shown,) = fitted((Clip(tuple(stored(source, [3, 9], (30, 20)))),), source)
     assert isinstance(shown, Clip)
@@ -104,7 +103,7 @@ def test_a_clip_s_frames_are_had_again_with_their_times() -> None:
 
 
 def test_a_region_is_cut_out_again_in_one_step() -> None:
-    """As SFT cuts it out: a picture that is resized twice has other pixels."""
+    """SFT crops it so, too: a picture that is resized twice has other pixels."""
     source = StoredSource()
     (whole,) = stored(source, [5], (320, 180))
     cut = crop(whole, (10, 20, 110, 100), (60, 48))

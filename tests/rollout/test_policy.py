@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.rollout.policy import ScriptedPolicy, Utterance, until_stop
+from agentic_video.rollout.policy import ScriptedPolicy, Utterance, cut_at_stop
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.types.message import Message
@@ -12,7 +12,7 @@ from agentic_video.types.row import VideoQA
 from tests.conftest import MemorySource
 
 
-def test_a_script_says_what_its_function_says(qa: VideoQA, source: MemorySource) -> None:
+def test_a_script_plays_the_turns_of_its_function(qa: VideoQA, source: MemorySource) -> None:
     views: list[EpisodeView] = []
 
     def script(view: EpisodeView) -> str:
@@ -35,9 +35,7 @@ def test_a_script_says_what_its_function_says(qa: VideoQA, source: MemorySource)
     [
         ("a</x>", ("</x>",), "a</x>"),
         ("a</x>.", ("</x>",), "a</x>"),
-        ("a</x></", ("</x>",), "a</x>"),
         ("a</x>b</x>", ("</x>",), "a</x>"),
-        ("</x>a", ("</x>",), "</x>"),
         ("a</y>b</x>", ("</x>", "</y>"), "a</y>"),
         ("a</x", ("</x>",), "a</x"),
         ("a</x>.", (), "a</x>."),
@@ -45,13 +43,13 @@ def test_a_script_says_what_its_function_says(qa: VideoQA, source: MemorySource)
     ],
 )
 def test_a_turn_is_read_up_to_its_first_stop_text(text: str, stops: tuple[str, ...], read: str) -> None:
-    assert until_stop(text, stops) == read
+    assert cut_at_stop(text, stops) == read
 
 
 @given(st.text("</x>. ", max_size=30))
-def test_what_is_read_is_a_beginning_that_holds_the_stop_text_at_its_end_only(text: str) -> None:
-    read = until_stop(text, ("</x>",))
+def test_a_cut_turn_holds_the_stop_text_at_its_end_only(text: str) -> None:
+    read = cut_at_stop(text, ("</x>",))
     assert text.startswith(read)
     assert read.find("</x>") in (-1, len(read) - 4)
     assert (read == text) or read.endswith("</x>")
-    assert until_stop(read, ("</x>",)) == read
+    assert cut_at_stop(read, ("</x>",)) == read

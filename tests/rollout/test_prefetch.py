@@ -18,7 +18,7 @@ from tests.video.video_files import SPECS, make
 
 
 @pytest.mark.parametrize("overview", ["uniform", "rate", "keyframes", "none"])
-def test_an_opening_had_ahead_of_time_decodes_nothing(qa: VideoQA, tmp_path: Path, overview: OverviewKind) -> None:
+def test_a_prefetched_opening_decodes_nothing(qa: VideoQA, tmp_path: Path, overview: OverviewKind) -> None:
     store, path = FrameStore(), str(make(tmp_path / "a.mp4", SPECS["h264_b_frames"]))
     system, row = VideoZoomer(overview=overview, overview_max_frames=4, overview_fps=1.0), replace(qa, video=path)
 

@@ -1,4 +1,4 @@
-"""The ids that are trained on are the ids that were generated and shown, and nothing else."""
+"""Exactly the generated and shown ids are trained on."""
 
 import asyncio
 import copy
@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2VLImageProcessor
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import EngineError, until_stop
+from agentic_video.rollout.policy import EngineError, cut_at_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videozoomer.reward import format_ok
@@ -34,7 +34,7 @@ ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
 
 
 class RecordedEngine:
-    """Generates the given ids turn by turn, stops where an engine would, and keeps what it was asked."""
+    """Generates given ids turn by turn, stops where an engine would, and keeps the prompts."""
 
     def __init__(self, turns: Sequence[Sequence[int]], chat_format: ChatFormat):
         self.turns, self.format = [list(turn) for turn in turns], chat_format
@@ -44,7 +44,7 @@ class RecordedEngine:
     async def generate(self, request: GenerationRequest) -> Completion:
         self.prompts.append(list(request.prompt_ids))
         placeholders = sum(token == self.format.image_token_id for token in request.prompt_ids)
-        assert placeholders == sum(self.format.image_tokens(one.width, one.height) for one in request.visuals)
+        assert placeholders == sum(self.format.image_tokens(visual.width, visual.height) for visual in request.visuals)
         ids: list[int] = []
         for token in self.turns[len(self.said)] if len(self.said) < len(self.turns) else []:
             ids.append(token)
@@ -58,12 +58,6 @@ class RecordedEngine:
 
 def frame(width: int = 56, height: int = 28) -> Frame:
     return Frame(0, 0.0, np.zeros((height, width, 3), np.uint8))
-
-
-def test_placeholders_of_an_image_are_its_merged_patches(chat_format: ChatFormat) -> None:
-    # one placeholder for each 28 x 28 pixels
-    assert chat_format.image_tokens(56, 28) == 2
-    assert chat_format.image_tokens(56, 56) == 4
 
 
 def test_opening_is_the_template_with_placeholders_expanded(chat_format: ChatFormat) -> None:
@@ -109,16 +103,9 @@ def test_an_observation_may_be_a_tool_s_message(chat_format: ChatFormat) -> None
 @pytest.mark.parametrize("written", ["{{ raise_exception('only user and assistant') }}", ""])
 def test_a_template_without_a_tool_s_messages_is_named(chat_format: ChatFormat, written: str) -> None:
     silent = with_tool_messages(chat_format, written)
-    message = r"^agentic_video\.system\.observation_role: .* no messages of the role tool .*; set user$"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="observation_role"):
         TokenPolicy(RecordedEngine([], silent), silent, ROOMY, TimeSearch())
     TokenPolicy(RecordedEngine([], silent), silent, ROOMY, TimeSearch(observation_role="user"))
-
-
-def test_special_tokens_in_a_text_stay_text(chat_format: ChatFormat) -> None:
-    ids = chat_format.opening_ids([Message("user", ("a <|image_pad|> b<|im_end|>", frame()))])
-    assert sum(token == chat_format.image_token_id for token in ids) == 2
-    assert sum(token in chat_format.eos_ids for token in ids) == 1
 
 
 def test_a_special_token_spread_over_two_texts_stays_text(chat_format: ChatFormat) -> None:
@@ -167,7 +154,7 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
     assert len(sequence.response_ids) <= response
     assert all(len(said) <= turn for said in engine.said)
     assert len(trajectory.frames) == len(sequence.visuals) <= SYSTEM.max_images
-    # mask 1 covers exactly what was generated, up to a forbidden token
+    # mask 1 covers exactly the generated ids, up to a forbidden token
     kept = []
     for said in engine.said:
         end = next((i for i, token in enumerate(said) if token in chat_format.banned_ids), len(said))
@@ -181,12 +168,12 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
     # images equal placeholders
     placeholders = sum(token == chat_format.image_token_id for token in sequence.ids)
     assert placeholders == sum(chat_format.image_tokens(f.width, f.height) for f in sequence.visuals)
-    # what the engine saw in each turn is a prefix of what is trained on
+    # each prompt of the engine is a prefix of the sequence
     for prompt in engine.prompts:
         assert sequence.ids[: len(prompt)] == prompt
-    # what was said and shown is what the ids decode to
+    # the texts of the turns are the decoded ids
     assert [said.text for said in trajectory.turns] == [
-        until_stop(chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids), SYSTEM.stop)
+        cut_at_stop(chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids), SYSTEM.stop)
         for ids in _turn_ids(sequence.response_ids, sequence.response_mask, trajectory)
     ]
     assert isinstance(trajectory.end, EndReason)
@@ -249,14 +236,14 @@ def test_a_call_that_ends_inside_a_token_is_read_and_its_ids_stay(split_tags: Ch
 
 
 class OverrunningEngine(RecordedEngine):
-    """Goes on behind a stop text, as an engine may that is handed several tokens at a time."""
+    """Continues after a stop text, as an engine may that is handed several tokens at a time."""
 
     async def generate(self, request: GenerationRequest) -> Completion:
         return await super().generate(replace(request, stop=()))
 
 
 @pytest.mark.parametrize("behind", ["x", "..", REPLY, "<think>" * 9, CALL])
-def test_ids_behind_the_token_of_a_stop_text_were_never_said(behind: str, split_tags: ChatFormat) -> None:
+def test_ids_after_the_token_of_a_stop_text_are_cut(behind: str, split_tags: ChatFormat) -> None:
     turns = [split_tags.encode(CALL) + split_tags.encode(behind), split_tags.encode(REPLY)]
     qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
     results = []
@@ -272,23 +259,10 @@ def test_ids_behind_the_token_of_a_stop_text_were_never_said(behind: str, split_
 @given(st.lists(st.integers(0, 255) | st.just(256) | st.just(-1), max_size=30))
 def test_ids_end_with_the_token_that_completes_the_first_stop_text(split_tags: ChatFormat, drawn: list[int]) -> None:
     stop = split_tags.encode("</video_zoom>")
-    ids = [token for one in drawn for token in (stop if one < 0 else [one])]
-    kept = split_tags.until_stop(ids, SYSTEM.stop)
+    ids = [token for number in drawn for token in (stop if number < 0 else [number])]
+    kept = split_tags.ids_until_stop(ids, SYSTEM.stop)
     expected = next((n for n in range(len(ids)) if "</video_zoom>" in split_tags.decode(ids[:n])), len(ids))
     assert kept == ids[:expected]
-
-
-def test_opening_beyond_the_prompt_budget_is_not_played(chat_format: ChatFormat) -> None:
-    trajectory, policy, _ = play_ids([], chat_format, TokenLimits(prompt=10, response=100, turn=100))
-    assert trajectory.end is EndReason.TOKEN_BUDGET
-    assert policy.sequence is None
-
-
-def test_a_turn_that_is_cut_ends_for_its_budget(chat_format: ChatFormat) -> None:
-    long = [chat_format.encode("<think>" + "word " * 50)]
-    trajectory, _, _ = play_ids(long, chat_format, TokenLimits(prompt=10**6, response=100, turn=5))
-    assert trajectory.end is EndReason.TOKEN_BUDGET
-    assert not trajectory.turns[0].finished
 
 
 def test_forbidden_token_ends_the_episode_and_is_not_trained_on(chat_format: ChatFormat) -> None:
@@ -305,7 +279,7 @@ def test_silent_engine_ends_the_episode(chat_format: ChatFormat) -> None:
 
 
 def test_misaligned_probabilities_are_an_engine_error(chat_format: ChatFormat) -> None:
-    with pytest.raises(EngineError, match="2 ids with 1"):
+    with pytest.raises(EngineError, match="log-prob"):
         TokenSequence([1], []).append_generated([5, 6], [0.0])
 
 

@@ -1,4 +1,4 @@
-"""A context that forgets images: one sequence a turn, each with the latest images and all text as it was generated."""
+"""A context that forgets images: one sequence a turn, with the latest images and all text as it was generated."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ THIRD = "<think>c</think><answer>B</answer>"
 
 
 class RecordedEngine:
-    """Generates given ids and keeps what it was asked."""
+    """Generates given ids and keeps the requests."""
 
     def __init__(self, turns: Sequence[Sequence[int]]):
         self._turns = [list(turn) for turn in turns]
@@ -47,7 +47,7 @@ class RecordedEngine:
 
 
 def spelled(text: str, chat_format: ChatFormat) -> list[int]:
-    """Ids that no tokenizer would choose for a text: one for each character. Whoever encodes the text again differs."""
+    """Ids that no tokenizer would choose for a text: one for each character."""
     ids = [token for character in text for token in chat_format.encode(character)]
     assert ids != chat_format.encode(text) and chat_format.decode(ids) == text
     return ids
@@ -84,57 +84,45 @@ def generated(sequence: TokenSequence) -> list[int]:
 
 
 def find(part: list[int], whole: list[int]) -> list[int]:
-    """Where a run of ids stands in others."""
+    """Positions of a run of ids in others."""
     return [i for i in range(len(whole) - len(part) + 1) if whole[i : i + len(part)] == part]
 
 
-def test_each_turn_trains_exactly_what_it_generated(latest: Played) -> None:
-    _, policy, _, said = latest
+def test_each_turn_trains_exactly_its_generated_ids(latest: Played) -> None:
+    _, policy, engine, said = latest
     assert [generated(sequence) for sequence in policy.sequences] == said
-    for sequence, ids in zip(policy.sequences, said, strict=True):
+    for number, (sequence, ids) in enumerate(zip(policy.sequences, said, strict=True)):
         assert sequence.response_ids[-len(ids) :] == ids  # at the end: nothing follows
         assert len(sequence.response_mask) == len(sequence.log_probs) == len(sequence.response_ids)
         values = zip(sequence.response_ids, sequence.response_mask, sequence.log_probs, strict=True)
         assert all(value == (-float(token) if mask else 0.0) for token, mask, value in values)
-
-
-def test_earlier_turns_stay_unchanged_and_untrained(latest: Played) -> None:
-    _, policy, _, said = latest
-    for number, sequence in enumerate(policy.sequences):
-        position = 0
+        # earlier turns are unchanged and untrained, later ones absent
+        end = 0
         for earlier in said[:number]:
-            places = find(earlier, sequence.response_ids)
-            assert len(places) == 1 and places[0] >= position
-            position = places[0] + len(earlier)
-            assert not any(sequence.response_mask[places[0] : position])
-        for later in said[number + 1 :]:
-            assert find(later, sequence.response_ids) == []
+            starts = find(earlier, sequence.response_ids)
+            assert len(starts) == 1 and starts[0] >= end
+            end = starts[0] + len(earlier)
+            assert not any(sequence.response_mask[starts[0] : end])
+        assert all(find(later, sequence.response_ids) == [] for later in said[number + 1 :])
+        # the engine's prompt and pictures are those of the sequence
+        prompt, frames = engine.asked[number]
+        assert sequence.ids == prompt + ids
+        assert [id(frame) for frame in sequence.visuals] == [id(frame) for frame in frames]
 
 
-def test_only_the_latest_images_are_in_a_sequence(latest: Played) -> None:
+def test_only_the_latest_images_are_in_a_sequence(latest: Played, chat_format: ChatFormat) -> None:
     trajectory, policy, _, _ = latest
     opening = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
     shown = [[frame.index for frame in sequence.visuals] for sequence in policy.sequences]
-    # 41 .. 43 s in four frames, then the one at 7 s
+    # 41 .. 43 s in four frames, then the frame at 7 s
     assert shown == [opening, [410, 417, 423, 430], [70]]
     assert len(opening) == (8 if trajectory.rollout_index == 0 else 4)
-
-
-def test_placeholders_equal_images(latest: Played, chat_format: ChatFormat) -> None:
-    _, policy, _, _ = latest
     counts = []
     for sequence in policy.sequences:
         counts.append(sum(token == chat_format.image_token_id for token in sequence.ids))
         assert counts[-1] == sum(chat_format.image_tokens(frame.width, frame.height) for frame in sequence.visuals)
     # 56 x 56 pixels are four; the first view is 8 of one or 4 of four
     assert counts[1:] == [16, 4] and counts[0] in (8, 16)
-
-
-def test_the_engine_saw_what_is_trained_on(latest: Played) -> None:
-    _, policy, engine, said = latest
-    for sequence, (ids, frames), own in zip(policy.sequences, engine.asked, said, strict=True):
-        assert sequence.ids == ids + own
-        assert [id(frame) for frame in sequence.visuals] == [id(frame) for frame in frames]
 
 
 def test_the_last_turn_reads_as_the_conversation_without_earlier_images(
@@ -146,7 +134,7 @@ def test_the_last_turn_reads_as_the_conversation_without_earlier_images(
     user, agent, end = "<|im_start|>user\n", "<|im_start|>assistant\n", "<|im_end|>\n"
     assert chat_format.decode(policy.sequences[2].ids) == (
         f"{user}{instructions}\nWhat is shown?\nA. x\nB. y{end}{agent}{FIRST}{end}"
-        # no image and no label of one; what was called, and the error, stay
+        # no image and no label of one; the call and the error stay
         f"{user}<tool_response>\nVideoClip:\n\n"
         f"ERROR: t lies outside the video, which lasts 60.00 seconds.\n</tool_response>{end}{agent}{SECOND}{end}"
         f"{user}<tool_response>\nFrameAt:\n<7.00s>{picture}\n</tool_response>{SYSTEM.last_turn_notice}{end}"
@@ -166,15 +154,17 @@ def test_an_end_token_in_between_is_not_repeated(chat_format: ChatFormat) -> Non
     assert generated(last) == said[1]
 
 
-def test_a_context_of_everything_is_one_sequence(chat_format: ChatFormat) -> None:
+def test_a_context_of_everything_is_one_longer_sequence(chat_format: ChatFormat) -> None:
     trajectory, policy, _, said = play_spelled(replace(SYSTEM, context="all"), chat_format)
     assert trajectory.end is EndReason.ANSWER
     (sequence,) = policy.sequences
     assert generated(sequence) == [token for turn in said for token in turn]
     assert len(sequence.visuals) == 8 + 4 + 1
+    _, forgetting, _, _ = play_spelled(SYSTEM, chat_format)
+    assert max(len(shorter) for shorter in forgetting.sequences) < len(sequence)
 
 
-def test_a_turn_of_words_alone_drops_all_images(chat_format: ChatFormat) -> None:
+def test_a_turn_without_images_drops_all_of_them(chat_format: ChatFormat) -> None:
     rest = "<think>hm</think><turn_sum>nothing yet</turn_sum>"
     trajectory, policy, _, _ = play_spelled(SYSTEM, chat_format, (rest, THIRD))
     assert trajectory.end is EndReason.ANSWER
@@ -187,9 +177,3 @@ def test_an_observation_beyond_the_budget_begins_no_sequence(chat_format: ChatFo
     assert trajectory.end is EndReason.TOKEN_BUDGET
     assert [generated(sequence) for sequence in policy.sequences] == [said[0]]
     assert trajectory.turns[0].observation == ()
-
-
-def test_forgetting_makes_room_that_keeping_does_not_have(chat_format: ChatFormat) -> None:
-    _, forgets, _, _ = play_spelled(SYSTEM, chat_format)
-    _, keeps, _, _ = play_spelled(replace(SYSTEM, context="all"), chat_format)
-    assert max(len(sequence) for sequence in forgets.sequences) < len(keeps.sequences[0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, UnreadableReply
 from agentic_video.synthesis.asking import ServerOptions
 from agentic_video.synthesis.jobs import JobOptions
 from agentic_video.synthesis.preferences import (
@@ -43,13 +43,13 @@ __all__ = ["recipe", "small_world"]
 def test_only_a_single_word_is_a_verdict() -> None:
     assert read_evidence("enough") == "enough" and read_evidence(" **Guess**.\n") == "guess"
     for bad in ("", "enough, I think", "enough guess", "not enough", "desirable", "1"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableReply):
             read_evidence(bad)
 
 
 @given(st.text())
 def test_no_reply_breaks_the_reader(reply: str) -> None:
-    with contextlib.suppress(Unreadable):
+    with contextlib.suppress(UnreadableReply):
         assert read_evidence(reply) in ("enough", "guess", "unclear")
 
 

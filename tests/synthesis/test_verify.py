@@ -8,7 +8,6 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.synthesis.verify import verify
-from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -45,10 +44,9 @@ def test_no_answer_says_how_it_ended(qa: VideoQA) -> None:
 
 def test_the_system_s_own_objection(qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
     """FrameThinker refuses right episodes whose thoughts and actions disagree."""
-    monkeypatch.setattr(VideoZoomer, "demonstration_fault", lambda self, trajectory: "illogical")
+    monkeypatch.setattr(VideoZoomer, "demonstration_fault", lambda self, trajectory: "illogical", raising=False)
     assert reason(qa, ZOOM, RIGHT) == "illogical"
     assert reason(qa, ZOOM, WRONG) == "wrong answer"
-    assert FrameThinker.demonstration_fault is not VideoZoomer.demonstration_fault
 
 
 def test_grades_by_degrees(qa: VideoQA) -> None:
@@ -63,7 +61,7 @@ def test_an_accuracy_that_is_no_number_is_not_right(qa: VideoQA, monkeypatch: py
         return Score(1.0, math.nan, 1.0)
 
     monkeypatch.setattr(VideoZoomer, "score", score)
-    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.demonstration_score returned acc nan, which is no finite"):
+    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.score returned acc nan, which is no finite"):
         reason(qa, RIGHT)
 
 
@@ -72,5 +70,5 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, monkeypatch: pytes
         return 1.0
 
     monkeypatch.setattr(VideoZoomer, "score", number)
-    with pytest.raises(TypeError, match=r"VideoZoomer\.demonstration_score must return a Score, got float"):
+    with pytest.raises(TypeError, match=r"VideoZoomer\.score must return a Score, got float"):
         reason(qa, RIGHT)

@@ -1,4 +1,4 @@
-"""A reward of one's own: in place of the system's, or beside it."""
+"""Custom reward functions: replacing the system's reward, or added to it."""
 
 import asyncio
 import math
@@ -54,7 +54,7 @@ def test_without_a_function_the_system_scores(qa: VideoQA) -> None:
     assert (found.reward, found.acc, found.format) == (pytest.approx(1.0), 1.0, 1.0)
 
 
-def test_in_its_place(qa: VideoQA, file: Path) -> None:
+def test_a_replacing_function(qa: VideoQA, file: Path) -> None:
     found = score(qa, RewardConfig(str(file), "turns", reward_kwargs={"price": 3.0}))
     assert found == Score(-3.0, 0.25, 0.5, {"turns": -3.0})
 
@@ -63,7 +63,7 @@ def test_a_coroutine_function(qa: VideoQA, file: Path) -> None:
     assert score(qa, RewardConfig(str(file), "later")).reward == -2.0
 
 
-def test_beside_it(qa: VideoQA, file: Path) -> None:
+def test_an_added_function(qa: VideoQA, file: Path) -> None:
     """Reward and terms are added up with the weight; accuracy and format stay the system's."""
     found = score(qa, RewardConfig(str(file), "turns", mode="add", weight=0.1))
     assert found.reward == pytest.approx(1.0 - 0.1)
@@ -81,7 +81,7 @@ def test_a_module_by_its_name() -> None:
     assert load_function("pkg://evidence_reward", "few_frames").__name__ == "few_frames"
 
 
-def test_a_file_may_have_dataclasses_and_files_beside_it(
+def test_a_file_may_have_dataclasses_and_import_its_neighbours(
     qa: VideoQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -186,10 +186,6 @@ def test_a_function_that_cannot_be_called_is_named(
         check_function(config)
 
 
-def test_without_a_function_there_is_nothing_to_check() -> None:
-    check_function(RewardConfig())
-
-
 def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
     with pytest.raises(TypeError, match="number must return a Score, got float"):
         score(qa, RewardConfig(str(file), "number"))
@@ -235,13 +231,6 @@ def test_each_number_of_a_score_is_checked_by_its_name(qa: VideoQA, tmp_path: Pa
         assert {type(number) for number in numbers} == {float}
 
 
-def test_beside_the_systems_reward_only_what_is_added_must_be_a_number(qa: VideoQA, tmp_path: Path) -> None:
-    written = tmp_path / "added_reward.py"
-    text = "def ours(trajectory, row, graders): return Score(1.0, None, None)\n"
-    written.write_text("from agentic_video.types import Score\n" + text, encoding="utf-8")
-    assert score(qa, RewardConfig(str(written), "ours", mode="add")).acc == 1.0
-
-
 @pytest.mark.parametrize("mode", ["replace", "add", None])
 def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: str | None) -> None:
     @dataclass(frozen=True)
@@ -258,31 +247,7 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
             asyncio.run(played)
 
 
-@pytest.mark.parametrize(
-    ("returned", "message"),
-    [
-        (Score(1.0, None, 1.0), r"Careless\.score returned acc None, which is no finite number"),  # type: ignore[arg-type]
-        (Score(1.0, 1.0, 1.0, {"x": math.nan}), r"Careless\.score returned terms\['x'\] nan, which"),
-        (Score(1.0, 1.0, 1.0, turns=(math.inf,)), r"Careless\.score returned turns\[0\] inf, which"),
-        (Score(1.0, 1.0, 1.0, {"x": "much"}), r"Careless\.score returned terms\['x'\] 'much', which"),  # type: ignore[dict-item]
-    ],
-)
-def test_each_number_of_a_system_s_score_is_checked_as_well(qa: VideoQA, returned: Score, message: str) -> None:
-    @dataclass(frozen=True)
-    class Careless(VideoZoomer):
-        async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-            return returned
-
-    with pytest.raises(ArithmeticError, match=message):
-        asyncio.run(score_episode(Careless(), TRAJECTORY, qa, Graders(), RewardConfig()))
-
-
-def test_a_file_may_be_named_from_one_s_home(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(file.parent))
-    assert load_function(f"~/{file.name}", "turns").__name__ == "turns"
-
-
-def test_what_a_file_s_own_code_raises_is_named_with_its_line(tmp_path: Path) -> None:
+def test_errors_in_a_file_s_code_name_the_line(tmp_path: Path) -> None:
     reads = tmp_path / "reads.py"
     reads.write_text("import json\nTABLE = json.load(open('table.json'))\n")
     with pytest.raises(ValueError, match=r"reads\.py: FileNotFoundError: .*'table\.json' \(reads\.py line 2\)$"):
@@ -302,16 +267,9 @@ def test_a_weight_that_is_no_number_is_refused(weight: float) -> None:
         RewardConfig("f.py", "f", "add", weight)
 
 
-def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("def f(:\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"agentic_video\.reward\.path=.*broken\.py: SyntaxError"):
-        load_function(str(broken), "f")
-
-
-@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}, {"path": "x.py", "name": "f", "mode": "instead"}])
+@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}])
 def test_half_a_config_is_refused(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"belong together|mode must be one of"):
+    with pytest.raises(ValueError, match="belong together"):
         RewardConfig(**values)  # type: ignore[arg-type]
 
 

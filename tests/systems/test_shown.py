@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agentic_video.evaluation.baseline import Baseline, baseline_of
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
@@ -20,8 +19,6 @@ from agentic_video.systems.framemind.reward import used_tools
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.grammar import read_steps
 from agentic_video.systems.framethinker.system import FrameThinker
-from agentic_video.systems.registry import SYSTEMS, system_class
-from agentic_video.systems.shown import shows_clips
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -125,7 +122,7 @@ def test_eva_has_a_clip_for_each_call(qa: VideoQA) -> None:
         {"tool": "frame_select", "arguments": {"start_time": start, "end_time": end, "nframes": count, "resize": 1.0}}
         for start, end, count in asked
     ]
-    turn = "<think>a</think>" + "".join(f"<tool_call>{json.dumps(one)}</tool_call>" for one in calls)
+    turn = "<think>a</think>" + "".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
     trajectory = run(system, qa, turn, "<think>b</think><answer>B</answer>")
     assert look(trajectory.turns[0].observation)[1:-1] == [
         "Frame 0 at [00:00] to frame 2 at [00:10]: ",
@@ -144,23 +141,3 @@ def test_frames_that_are_not_evenly_spaced_stay_images(overview: Any, qa: VideoQ
     asked = replace(qa, extra={"overview_times": [1.0, 2.0, 30.0]})
     trajectory = run(system, asked, "<think>b</think><answer>B</answer>")
     assert len(trajectory.visuals) > 1 and not any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
-
-
-def test_the_baseline_is_shown_as_the_system_is(qa: VideoQA) -> None:
-    baseline = baseline_of(VideoZoomer(frames_as="video"), 4, tiny=True)
-    trajectory = run(baseline, qa, "<answer>B</answer>")
-    assert look(trajectory.opening[0].parts)[0] == [0, 200, 399, 599]
-    assert len(run(replace(baseline, frames_as="images"), qa, "<answer>B</answer>").visuals) == 4  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize("name", sorted(SYSTEMS))
-def test_every_system_has_the_key(name: str) -> None:
-    made: Any = system_class(name)
-    shown = "video" if name in ("videoo3", "timesearch") else "images"
-    assert made().frames_as == shown
-    assert not shows_clips(made(frames_as="images"))
-    assert shows_clips(made(frames_as="video"))
-    with pytest.raises(ValueError, match="frames_as"):
-        made(frames_as="movie")
-    with pytest.raises(ValueError, match="frames_as"):
-        Baseline(4, frames_as="movie")  # type: ignore[arg-type]

@@ -21,12 +21,12 @@ class Slides(MemorySource):
         super().__init__(duration=120.0, fps=5.5)
         self.info = replace(self.info, variable_frame_rate=True)
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        frames = super().draw(path, indices, size)
         return [replace(frame, time=self.times[frame.index]) for frame in frames]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, nearest_indices(self.times, times), size)
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        return nearest_indices(self.times, times)
 
 
 class Scores:
@@ -92,10 +92,12 @@ def test_similarities_are_those_of_the_video_s_own_frames(source: MemorySource) 
 )
 def test_times_of_a_variable_rate_are_those_of_frames(time: float, place: float) -> None:
     video = Video("memory", Slides().info, Slides())
-    assert asyncio.run(video.places([time], (28, 28))) == [place]
+    assert asyncio.run(video.frame_positions([time], (28, 28))) == [place]
 
 
 def test_a_constant_rate_needs_no_frames() -> None:
     source = MemorySource()
-    assert asyncio.run(Video("memory", source.info, source).places([1.0, 2.55], (28, 28))) == pytest.approx([10, 25.5])
+    assert asyncio.run(Video("memory", source.info, source).frame_positions([1.0, 2.55], (28, 28))) == pytest.approx(
+        [10, 25.5]
+    )
     assert not source.requested

@@ -83,7 +83,7 @@ def test_a_last_frame_that_stays_on_for_long_is_one_frame() -> None:
     assert check_select(ask(start_time=70, end_time=90, nframes=100), long).count == 1
 
 
-def test_where_the_rate_varies_places_say_how_many_there_are() -> None:
+def test_positions_give_the_number_of_frames_at_a_variable_rate() -> None:
     varying = replace(HD, variable_frame_rate=True)
     request = check_select(ask(nframes=100, end_time=10.2), varying)
     assert request.count == 100

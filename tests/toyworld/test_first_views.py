@@ -9,7 +9,7 @@ import pytest
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import settings_of
 from agentic_video.toyworld.questions import scenes
-from agentic_video.toyworld.recipe import toy_recipe
+from agentic_video.toyworld.recipe import first_view_counts, toy_recipe
 from agentic_video.toyworld.world import (
     EARLIER,
     EVENT_SECONDS,
@@ -37,7 +37,7 @@ def shows(scene: Scene, fps: int, count: int) -> bool:
 def test_no_first_view_shows_an_event(name: str, overrides: Sequence[str]) -> None:
     config = compose_recipe(recipe_at(name), "laptop", list(overrides))
     system, recipe = settings_of(config).system, toy_recipe(config)
-    counts = system.first_view_counts() or (recipe.world.overview_frames,)
+    counts = first_view_counts(system) or (recipe.world.overview_frames,)
     for scene in scenes("heldout", 96, recipe.seed, recipe.world):
         assert not any(shows(scene, recipe.world.fps, count) for count in counts), scene
 
@@ -49,7 +49,7 @@ def test_a_search_begins_with_an_arrow(name: str) -> None:
     recipe = toy_recipe(config)
     world, search = recipe.world, recipe.cold_start.search
     # FrameMind's rollouts begin with views of several lengths, its held-out episodes with the first of them.
-    counts = (system.first_view(0).frames,) if name == "framemind" else system.first_view_counts()
+    counts = (system.first_view(0).frames,) if name == "framemind" else first_view_counts(system)
     starts = [overview_times(world.max_seconds, world, count) for count in counts]
     assert all(any(second // STRETCH == SIGNPOST for second in times) for times in starts)
     assert starts or (search is not None and search.opening)

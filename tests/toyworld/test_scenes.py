@@ -9,12 +9,12 @@ RECIPE = WorldRecipe(mixture=(("beside", 1.0),))
 def test_a_scene_is_a_video_of_its_length() -> None:
     scene = make_scene(5, RECIPE)
     source = SceneSource({path_of(scene): scene}, RECIPE)
-    info = asyncio.run(source.aprobe("scene:5"))
+    info = source.facts("scene:5")
     assert (info.fps, info.num_frames, info.duration) == (10.0, scene.seconds * 10, float(scene.seconds))
-    (frame,) = asyncio.run(source.aframes_at("scene:5", [12.34]))
+    (frame,) = source.draw("scene:5", source.indices_at("scene:5", [12.34]), None)
     assert (frame.index, frame.time) == (123, 12.3)
     assert (frame.image == Renderer(scene, RECIPE).frame(123)).all()
-    (small,) = asyncio.run(source.aframes("scene:5", [0], (28, 14)))
+    (small,) = source.draw("scene:5", [0], (28, 14))
     assert small.image.shape == (14, 28, 3)
 
 

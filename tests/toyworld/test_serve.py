@@ -10,7 +10,7 @@ from tests.conftest import MemorySource
 
 
 def test_the_tiny_model_is_served(checkpoint: Path) -> None:
-    frames: list[Frame] = asyncio.run(MemorySource().aframes("memory", [1, 2], (60, 40)))
+    frames: list[Frame] = MemorySource().draw("memory", [1, 2], (60, 40))
 
     async def ask() -> str:
         async with serving(checkpoint) as url:

@@ -14,7 +14,8 @@ import ray
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Visual
 from agentic_video.video.node_store import NodeFrameStore
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store_config import StoreConfig
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
@@ -34,7 +35,7 @@ def main() -> None:
     width, height = size = SIZES[name]
 
     async def frames() -> list[list[Frame]]:
-        return [await store.aframes(video, indices, size) for indices in SHOWN]
+        return [(await store.serve(FrameRequest(video, indices, size=size))).frames for indices in SHOWN]
 
     shown: list[list[Visual]] = [list(each) for each in asyncio.run(frames())]
     count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4

@@ -47,7 +47,7 @@ from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval.node_retriever import NodeRetriever
-from agentic_video.video.store import Served
+from agentic_video.video.source import FrameReply, FrameRequest
 from tests.config.configs import composed
 from tests.conftest import MemorySource
 
@@ -66,15 +66,13 @@ SAMPLING = {"temperature": 0.7, "logprobs": True}
 class MemoryStore(MemorySource):
     """Grey frames, 60 s at 10 a second, each request decoding one in a quarter second; no server finds them again."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        frames = super().draw(path, indices, size)
         return [Frame(frame.index, frame.time, frame.image) for frame in frames]
 
-    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        return Served(await self.aframes(path, indices, size), 1, 0.25)
-
-    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        return Served(await self.aframes_at(path, times, size), 1, 0.25)
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        reply = await super().serve(request)
+        return replace(reply, decoded=1, decode_seconds=0.25) if reply.frames else reply
 
 
 @dataclass

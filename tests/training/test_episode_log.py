@@ -28,7 +28,7 @@ from agentic_video.training.logs.episode_log import (
 from agentic_video.types.record import read_records
 from agentic_video.types.row import VideoQA
 from agentic_video.video.retrieval.retriever import RetrievalStats
-from agentic_video.video.store import StoreStats
+from agentic_video.video.store_config import StoreStats
 from tests.training.episodes import QA, Queue, batch_of, episode
 from tests.types.test_trajectory import FULL
 

@@ -14,7 +14,7 @@ from verl.utils.tracking import Tracking
 from agentic_video.training.logs import pictures
 from agentic_video.training.logs.pictures import log_pictures
 from agentic_video.types.record import Record
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.report.test_episode_picture import QA, record
 from tests.types.test_trajectory import FULL
 

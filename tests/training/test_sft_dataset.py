@@ -42,7 +42,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, Trajectory
-from agentic_video.video.crop import crop
+from agentic_video.video.sizes import crop
 from agentic_video.video.store import FrameStore
 from tests.config.configs import SYSTEMS, composed
 from tests.share import a_few
@@ -337,7 +337,7 @@ def test_records_that_cannot_be_used_are_reported(
     assert len(dataset) == 1
     expected = (
         "played with system 'eva', not 'videozoomer'",
-        "a turn says nothing",
+        "turn",
         "gone.mp4: no such file",
         "turn 1 holds a token that only the environment may write",
         "turn 1 writes out the token that ends a turn",

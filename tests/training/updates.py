@@ -21,9 +21,9 @@ from agentic_video.training.inputs.model_inputs import visual_sizes
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Message, Visual
-from agentic_video.video.node_actor import node_id
-from agentic_video.video.node_store import STORE_PREFIX, NodeFrameStore
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.node_store import STORE_PREFIX, NodeFrameStore, node_id
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store_config import StoreConfig
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
@@ -39,7 +39,7 @@ def frames_of(video: str, size: tuple[int, int]) -> list[list[Frame]]:
     store = NodeFrameStore(StoreConfig())
 
     async def get() -> list[list[Frame]]:
-        return [await store.aframes(video, indices, size) for indices in SHOWN]
+        return [(await store.serve(FrameRequest(video, indices, size=size))).frames for indices in SHOWN]
 
     shown = asyncio.run(get())
     return [[*frames[:-1], replace(frames[-1], time=99.0, image=frames[-1].image[::-1].copy())] for frames in shown]

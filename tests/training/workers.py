@@ -15,7 +15,7 @@ from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopWorker
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.config.configs import composed
 
 

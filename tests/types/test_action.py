@@ -9,7 +9,7 @@ from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 def test_arguments_hold_plain_numbers() -> None:
     call = ToolCall("zoom", {"box": (np.int64(1), np.float32(0.5)), "note": None})
     assert call.arguments == {"box": (1, 0.5), "note": None}
-    assert [type(one) for one in call.arguments["box"]] == [int, float]
+    assert [type(item) for item in call.arguments["box"]] == [int, float]
 
 
 def test_plain_arguments_stay_as_they_are() -> None:

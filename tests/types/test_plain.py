@@ -30,7 +30,7 @@ def test_what_is_no_number_is_named(value: Any) -> None:
         as_float(value, "it")
 
 
-@pytest.mark.parametrize("values", [["a", "b"], deque(["a", "b"]), (one for one in "ab"), ("a", "b")])
+@pytest.mark.parametrize("values", [["a", "b"], deque(["a", "b"]), (item for item in "ab"), ("a", "b")])
 def test_lists_and_generators_become_tuples(values: Any) -> None:
     assert as_tuple(values, "it", "part") == ("a", "b")
 
@@ -45,7 +45,7 @@ def test_numpy_s_numbers_become_plain_wherever_they_are() -> None:
     value = MappingProxyType({"a": (np.int64(1), [np.float32(0.5)]), np.int64(2): None, "c": np.bool_(True)})
     found = plain(value, "it")
     assert found == {"a": (1, [0.5]), 2: None, "c": True} and type(found) is dict
-    assert [type(one) for one in (found["a"][0], found["a"][1][0], found["c"])] == [int, float, bool]
+    assert [type(item) for item in (found["a"][0], found["a"][1][0], found["c"])] == [int, float, bool]
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", np.zeros(2), object()])

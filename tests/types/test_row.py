@@ -37,7 +37,7 @@ def test_good_row() -> None:
     assert VideoQA.from_row(qa.to_row()) == qa
 
 
-def test_missing_fields_are_named_beside_those_that_are_there() -> None:
+def test_missing_fields_are_named_with_those_present() -> None:
     row = {"qid": "1", "video_path": "a.mp4", "prompt": "x", "gt": "A"}
     with pytest.raises(RowError) as caught:
         VideoQA.from_row(row, "rows.jsonl line 1")
@@ -177,7 +177,7 @@ def test_letters_of_options_are_taken_off(options: list[str], read: tuple[str, .
     assert VideoQA.from_row(qa.to_row()) == qa
 
 
-def test_gold_windows_beside_another_answer() -> None:
+def test_gold_windows_with_another_answer() -> None:
     qa = VideoQA.from_row({**GOOD, "windows": [[1, 2.5], (3, 3)]})
     assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))
     assert qa.to_row()["windows"] == [[1.0, 2.5], [3.0, 3.0]]

@@ -25,8 +25,8 @@ def test_a_terminal_obeys_nothing() -> None:
 @given(st.text())
 def test_what_is_printable_stays(text: str) -> None:
     shown = printable(text)
-    assert all(one.isprintable() or one == "\n" for one in shown)
-    assert shown == text or any(not one.isprintable() for one in text)
+    assert all(item.isprintable() or item == "\n" for item in shown)
+    assert shown == text or any(not item.isprintable() for item in text)
 
 
 def test_a_long_value_is_cut() -> None:

@@ -50,6 +50,6 @@ def test_what_can_not_be_written_is_told() -> None:
     assert re.fullmatch(r"what was printed can't be written: .*No space left on device\n", done.stderr)
 
 
-def test_an_output_that_was_closed_is_missed_by_nobody() -> None:
+def test_a_closed_output_is_no_error() -> None:
     done = ended('"$@" >&-')
     assert (done.returncode, done.stderr) == (0, "")

@@ -80,7 +80,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, breaks())
     assert path.read_text() == "old text"
-    assert [one.name for one in path.parent.iterdir()] == ["file"], "nor is a part of it left"
+    assert [file.name for file in path.parent.iterdir()] == ["file"], "nor is a part of it left"
 
 
 def test_a_file_that_is_written_by_its_name_is_whole_too(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_file_that_is_written_by_its_name_is_whole_too(tmp_path: Path) -> None
     with pytest.raises(KeyError), whole(path) as part:
         part.write_bytes(b"half")
         raise KeyError
-    assert path.read_bytes() == b"\x00\xff" and [one.name for one in path.parent.iterdir()] == ["file"]
+    assert path.read_bytes() == b"\x00\xff" and [file.name for file in path.parent.iterdir()] == ["file"]
 
 
 def test_a_file_that_several_write_at_once(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path, mon
     with pytest.raises(OSError, match="No space left") as full:
         write_whole(path, ["new"])
     assert full.value.filename == str(path)
-    assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old" and [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_cannot_be_written_is_named_by_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from agentic_video.utils import proxies
 from agentic_video.utils.proxies import ask_directly, is_near, proxy_for, proxy_problem
 
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-OUTSIDE = "203.0.113.7"  # a documentation address: on nobody's network
+OUTSIDE = "203.0.113.7"  # a documentation address: on no real network
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_others_are_not(host: str, network: None, monkeypatch: pytest.MonkeyPatc
 
 def test_a_name_counts_as_its_addresses(network: None, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"node7": ["192.0.2.7"], "both": ["192.0.2.7", OUTSIDE], "far": [OUTSIDE]}
-    monkeypatch.setattr(proxies, "_addresses", lambda name: [ipaddress.ip_address(one) for one in known[name]])
+    monkeypatch.setattr(proxies, "_addresses", lambda name: [ipaddress.ip_address(address) for address in known[name]])
     assert [is_near(name) for name in known] == [True, False, False]
 
 

@@ -20,7 +20,7 @@ def test_keys_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [os.environ[name] for name in KEYS] == ["the node's own", KEYS["B_KEY"], KEYS["C_KEY"]]
 
 
-def test_a_file_of_one_s_own_is_written_as_one_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_file_may_have_quotes_and_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys"
     file.write_text("# mine\n\nexport X_KEY='a b'\nY_KEY=c\nno line\n")
     monkeypatch.setenv(SECRETS_FILE, str(file))

@@ -1,4 +1,4 @@
-"""What an MP4 file claims, read without FFmpeg."""
+"""Claims of an MP4 file, read without FFmpeg."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_no_bytes_break_it(data: st.DataObject) -> None:
 
     content = bytearray(base(data.draw(st.sampled_from(["mp4", "fragmented.mp4", "mov"]))))
     for _ in range(data.draw(st.integers(0, 5))):
-        place = data.draw(st.integers(0, len(content)))
-        content[place : place + 4] = data.draw(st.binary(max_size=8))
+        at = data.draw(st.integers(0, len(content)))
+        content[at : at + 4] = data.draw(st.binary(max_size=8))
     with NamedTemporaryFile() as file:
         file.write(content)
         file.flush()

@@ -1,4 +1,4 @@
-"""RGB of tagged colours: the matrix and the range that a file names are those by which it is shown."""
+"""RGB of tagged colours by the matrix and the range that a file names."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_each_matrix_and_range_gives_the_colours_back(matrix: str, full: bool, d
         stream.codec_context.colorspace = int(TAGS[matrix])
         stream.codec_context.color_range = int(ColorRange.JPEG if full else ColorRange.MPEG)
         planes = np.zeros((3, 32, 128), kind)
-        for place, colour in enumerate(fields):
+        for column, colour in enumerate(fields):
             for plane, value in enumerate(ycbcr(colour, matrix, full)):
-                planes[plane, :, 32 * place : 32 * place + 32] = value * scale
+                planes[plane, :, 32 * column : 32 * column + 32] = value * scale
         for number in range(3):
             frame = av.VideoFrame(128, 32, stream.pix_fmt)
             for plane, values in zip(frame.planes, planes, strict=True):
@@ -64,6 +64,6 @@ def test_each_matrix_and_range_gives_the_colours_back(matrix: str, full: bool, d
         container.mux(stream.encode(None))
     with open_video(path) as reader:
         [image] = reader.read([1])
-    for place, colour in enumerate(fields):
-        shown = image[8:24, 32 * place + 8 : 32 * place + 24].reshape(-1, 3)
+    for column, colour in enumerate(fields):
+        shown = image[8:24, 32 * column + 8 : 32 * column + 24].reshape(-1, 3)
         assert np.abs(shown.astype(int) - colour).max() <= 3, (colour, shown[0])

@@ -1,4 +1,4 @@
-"""Files that hold no video that can be read."""
+"""Files without a readable video."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import pytest
 from PIL import Image
 
 from agentic_video.video.container import open_container
-from agentic_video.video.deadline import Deadline
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Deadline, VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.store import FrameStore
 from benchmarks.hostile.videos import BASES, base

@@ -29,7 +29,7 @@ DECORD_REFUSES = {
     "edit_list",
     "rotated_270",
 }
-"""What decord 0.6 cannot do: checked one by one, it gives wrong frames or cannot open the file."""
+"""Files that decord 0.6 decodes wrongly or cannot open, as a check of each showed."""
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -53,7 +53,7 @@ def test_decord_is_right_or_refuses(video: Video, name: str) -> None:
             assert np.abs(image.astype(int) - truth.images[index]).mean() < 6
 
 
-def test_missing_decord_is_said(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_decord_is_an_error(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "decord", None)
     with pytest.raises(VideoError, match="pip install decord"):
         open_video(video("h264_b_frames"), "decord")
@@ -62,7 +62,7 @@ def test_missing_decord_is_said(video: Video, monkeypatch: pytest.MonkeyPatch) -
 def test_a_decoder_that_spins_costs_the_time_limit(
     video: Video, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Python's lock held, as decord holds it: what stands in for it here never returns."""
+    """A stand-in for decord holds Python's lock, as decord does, and never returns."""
     path = video("h264_b_frames")
     with open_video(path) as right:
         (tmp_path / "times.json").write_text(json.dumps(right.timestamps.tolist()))
@@ -73,9 +73,9 @@ def test_a_decoder_that_spins_costs_the_time_limit(
         assert [image.shape for image in reader.read([0, 1])] == [shape] * 2
         process = reader._process  # type: ignore[attr-defined]
         with pytest.raises(VideoError) as error:
-            next(iter(reader.stream([2], time_limit=1.0)))
+            next(iter(reader.iter_decoded([2], time_limit=1.0)))
         assert error.value.reason == "timeout"
-        assert process.poll() is not None  # it doesn't go on in the background
+        assert process.poll() is not None, "it was killed"
         with pytest.raises(VideoError):
             reader.read([0])
 

@@ -1,4 +1,4 @@
-"""The frame store: bounded, shared, once each, and never stuck."""
+"""The frame store: bounded, shared, each frame decoded once, and never stuck."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import operator
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentic_video.types.frame import Frame
+from agentic_video.video import decoders as decoders_module
 from agentic_video.video import store as store_module
+from agentic_video.video import store_config as config_module
 from agentic_video.video import workers as workers_module
 from agentic_video.video.errors import VideoError
 from agentic_video.video.limits import decoder_bytes
 from agentic_video.video.open import open_video
 from agentic_video.video.pyav import PyavReader
-from agentic_video.video.reader import Developer, VideoReader
+from agentic_video.video.reader import RgbConverter, VideoReader
 from agentic_video.video.sizes import resize
-from agentic_video.video.store import FrameStore, StoreConfig
-from agentic_video.video.workers import Job
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 from tests.video.video_files import number_in
 
 Video = Callable[[str], str]
 FRAME = 128 * 64 * 3
 WAIT = 30.0
 """Seconds after which a test that hangs fails."""
+
+
+async def frames_of(
+    store: FrameStore, path: str, indices: Sequence[int], size: tuple[int, int] | None = None
+) -> list[Frame]:
+    return (await store.serve(FrameRequest(path, indices, size=size))).frames
+
+
+async def prefetch(store: FrameStore, path: str, indices: Sequence[int]) -> int:
+    return (await store.serve(FrameRequest(path, indices, prefetch=True))).prefetched
 
 
 @pytest.fixture
@@ -46,7 +59,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paths.append(path)
         return open_video(path, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store_module, "open_video", opening)
+    monkeypatch.setattr(decoders_module, "open_video", opening)
     return paths
 
 
@@ -54,7 +67,6 @@ def test_frames_times_and_facts(video: Video) -> None:
     store, path = FrameStore(), video("variable_rate")
     with open_video(path) as reader:
         assert store.probe(path) == reader.info
-        assert np.array_equal(store.timestamps(path), reader.timestamps)
         frames = store.frames(path, [40, 3, 40])
         assert [frame.index for frame in frames] == [40, 3, 40]
         assert [frame.time for frame in frames] == [reader.timestamps[index] for index in (40, 3, 40)]
@@ -68,20 +80,12 @@ def test_frames_times_and_facts(video: Video) -> None:
     assert stats.bytes == 2 * FRAME + 64 * 32 * 3
 
 
-def test_a_second_request_decodes_nothing(video: Video, opened: list[str]) -> None:
-    store, path = FrameStore(), video("h264_b_frames")
-    first = store.frames(path, [1, 2])
-    second = store.frames(path, [2, 1])
-    assert first[0].image is second[1].image
-    assert (store.stats().decoded, store.stats().hits, opened) == (2, 2, [path])
-
-
-def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) -> None:
+def test_concurrent_requests_decode_each_frame_once(video: Video, opened: list[str]) -> None:
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_long_gop")
 
     async def episodes() -> list[list[int]]:
         wanted = [[10, 50, 90], [50, 90, 10], [90], [10, 11], [11, 50]] * 6
-        answers = await asyncio.gather(*(store.aframes(path, indices) for indices in wanted))
+        answers = await asyncio.gather(*(frames_of(store, path, indices) for indices in wanted))
         assert [[frame.index for frame in frames] for frames in answers] == wanted
         return [[number_in(frame.image) for frame in frames] for frames in answers]
 
@@ -93,28 +97,6 @@ def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) ->
         answers = list(pool.map(lambda index: store.frames(path, [index % 20]), range(100)))
     assert [number_in(frames[0].image) for frames in answers] == [index % 20 for index in range(100)]
     assert store.stats().decoded == 4 + 20 - 2
-
-
-def test_the_event_loop_stays_free(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoding, go_on = threading.Event(), threading.Event()
-    attempt = VideoReader.attempt
-
-    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
-        decoding.set()
-        assert go_on.wait(WAIT), "nobody else came to run while a frame was being decoded"
-        yield from attempt(self, indices, limit)
-
-    monkeypatch.setattr(VideoReader, "attempt", waiting)
-    store, path = FrameStore(), video("h264_b_frames")
-
-    async def use() -> list[Frame]:
-        asked = asyncio.create_task(store.aframes(path, [9], (256, 128)))
-        while not decoding.is_set():
-            await asyncio.sleep(0.001)
-        go_on.set()
-        return await asked
-
-    assert [frame.index for frame in asyncio.run(use())] == [9]
 
 
 def test_failures_are_remembered_until_the_file_changes(video: Video, tmp_path: Path, opened: list[str]) -> None:
@@ -133,7 +115,7 @@ def test_failures_are_remembered_until_the_file_changes(video: Video, tmp_path: 
     assert store.probe(str(path)).num_frames == 60
 
 
-def test_a_changed_file_is_another_video(video: Video, tmp_path: Path) -> None:
+def test_a_changed_file_is_decoded_again(video: Video, tmp_path: Path) -> None:
     path, store = tmp_path / "video.mp4", FrameStore()
     path.write_bytes(Path(video("h264_b_frames")).read_bytes())
     assert store.frames(str(path), [0])[0].time == 0
@@ -142,15 +124,12 @@ def test_a_changed_file_is_another_video(video: Video, tmp_path: Path) -> None:
     assert number_in(store.frames(str(path), [0])[0].image) == 17
 
 
-def test_bad_requests(video: Video) -> None:
+def test_requests_beyond_the_video_and_configs_out_of_range_are_refused(video: Video) -> None:
     store, path = FrameStore(), video("h264_b_frames")
     for indices in ([60], [-1]):
         with pytest.raises(VideoError) as caught:
             store.frames(path, indices)
         assert caught.value.reason == "out_of_range"
-    for size in ((0, 10), (10, -1)):
-        with pytest.raises(ValueError, match="size"):
-            store.frames(path, [0], size)
     assert number_in(store.frames(path, [59])[0].image) == 59
     for config in ({"max_bytes": -1}, {"time_limit": 0.0}, {"workers": 0}, {"max_readers": -1}):
         with pytest.raises(ValueError):
@@ -165,35 +144,33 @@ def test_bad_requests(video: Video) -> None:
 def test_bounds_by_the_machine(
     gib: int, processors: int, expected_gib: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "memory_limit", lambda: gib * 2**30)
-    monkeypatch.setattr(store_module, "cpu_limit", lambda: processors)
+    monkeypatch.setattr(config_module, "memory_limit", lambda: gib * 2**30)
+    monkeypatch.setattr(config_module, "cpu_limit", lambda: processors)
     assert StoreConfig(max_bytes="auto", workers="auto").bounds() == (expected_gib * 2**30, workers)
     assert StoreConfig(max_bytes=5, workers="auto").bounds() == (5, workers)
     assert StoreConfig(max_bytes=5, workers=3).bounds() == (5, 3)
 
 
-def test_a_store_of_the_machines_size(video: Video) -> None:
-    store = FrameStore(StoreConfig(max_bytes="auto", workers="auto"))
-    assert number_in(store.frames(video("h264_b_frames"), [7])[0].image) == 7
-
-
 def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = VideoReader.attempt
+    iter_decoded = VideoReader.iter_decoded
 
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
         for index in indices:
             time.sleep(0.02)
             if index == 5:
                 raise VideoError("x", "corrupt", "frame 5")
-            yield from attempt(self, [index], limit)
+            yield from iter_decoded(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "attempt", failing)
+    monkeypatch.setattr(VideoReader, "iter_decoded", failing)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     store.probe(path)
 
     async def together() -> list[object]:
         return await asyncio.gather(
-            store.aframes(path, [4, 5, 6]), store.aframes(path, [6]), store.aframes(path, [5]), return_exceptions=True
+            frames_of(store, path, [4, 5, 6]),
+            frames_of(store, path, [6]),
+            frames_of(store, path, [5]),
+            return_exceptions=True,
         )
 
     both, sound, broken = asyncio.run(together())
@@ -208,7 +185,7 @@ def test_slow_decoding_times_out(video: Video) -> None:
     assert caught.value.reason == "timeout" and store.stats().timeouts == 1
 
 
-def test_a_stuck_decoder_is_left_behind(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_decoder_is_replaced(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, release, stuck_path = threading.Event(), threading.Event(), video("h264_long_gop")
     calls: list[str] = []
 
@@ -219,14 +196,14 @@ def test_a_stuck_decoder_is_left_behind(video: Video, monkeypatch: pytest.Monkey
             release.wait(WAIT)
         return open_video(path, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store_module, "open_video", opening)
+    monkeypatch.setattr(decoders_module, "open_video", opening)
     monkeypatch.setattr(workers_module, "GRACE_SECONDS", 0.1)
     store, good = FrameStore(StoreConfig(workers=1, time_limit=0.3)), video("h264_b_frames")
 
     async def both() -> None:
-        stuck = asyncio.create_task(store.aframes(stuck_path, [0]))
+        stuck = asyncio.create_task(frames_of(store, stuck_path, [0]))
         await asyncio.to_thread(taken.wait, WAIT)
-        assert number_in((await store.aframes(good, [9]))[0].image) == 9
+        assert number_in((await frames_of(store, good, [9]))[0].image) == 9
         with pytest.raises(VideoError) as caught:
             await stuck
         assert caught.value.reason == "timeout"
@@ -246,21 +223,12 @@ def test_a_stuck_decoder_is_left_behind(video: Video, monkeypatch: pytest.Monkey
         pytest.fail("the video is still refused though its decoder came back")
 
 
-def test_a_decoder_may_return_before_it_is_known_to_be_stuck(video: Video) -> None:
-    store, path = FrameStore(), video("h264_b_frames")
-    job = Job(path, lambda job: None, 1.0)
-    store._on_return(job)
-    assert store.probe(path).num_frames
-    store._on_stuck(job, VideoError(path, "timeout", "no answer"))
-    assert store.probe(path).num_frames and not store._stuck
-
-
 def test_a_cancelled_request_does_not_cancel_others(video: Video) -> None:
     store, path = FrameStore(), video("h264_long_gop")
 
     async def cancel_one() -> list[int]:
-        first = asyncio.create_task(store.aframes(path, range(0, 120, 3)))
-        second = asyncio.create_task(store.aframes(path, range(0, 120, 3)))
+        first = asyncio.create_task(frames_of(store, path, range(0, 120, 3)))
+        second = asyncio.create_task(frames_of(store, path, range(0, 120, 3)))
         await asyncio.sleep(0.02)
         first.cancel()
         return [number_in(frame.image) for frame in await second]
@@ -294,7 +262,7 @@ def test_never_holds_more_than_its_bound(
         frames = store.frames(path, indices, size)
         assert [frame.index for frame in frames] == indices
         asked |= {(index, size) for index in indices}
-        sizes = [FRAME if one is None else 3 * one[0] * one[1] for _, one in asked]
+        sizes = [FRAME if shape is None else 3 * shape[0] * shape[1] for _, shape in asked]
         held, kept = store.stats().bytes, sum(size for size in sizes if size <= bound)
         # all of them where there is room, else as many as there is room for
         assert held == kept if kept <= bound else bound - FRAME < held <= bound
@@ -304,14 +272,14 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
     path, wanted = video("h264_b_frames"), list(range(0, 60, 5))
     alone = FrameStore(StoreConfig(workers=1)).frames(path, wanted)
     parts: list[list[int]] = []
-    attempt = VideoReader.attempt
+    iter_decoded = VideoReader.iter_decoded
 
-    def counting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+    def counting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
         parts.append(list(indices))
-        return attempt(self, indices, limit)
+        return iter_decoded(self, indices, limit)
 
-    monkeypatch.setattr(VideoReader, "attempt", counting)
-    monkeypatch.setattr(store_module, "_SHARE_COST", 1)
+    monkeypatch.setattr(VideoReader, "iter_decoded", counting)
+    monkeypatch.setattr(store_module, "_SPLIT_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 3)
     store = FrameStore(StoreConfig(workers=3))
     together = store.frames(path, wanted)
@@ -321,16 +289,16 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
 
 
 def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = VideoReader.attempt
+    iter_decoded = VideoReader.iter_decoded
 
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
         for index in indices:
             if index == 55:
                 raise VideoError("x", "corrupt", "frame 55")
-            yield from attempt(self, [index], limit)
+            yield from iter_decoded(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "attempt", failing)
-    monkeypatch.setattr(store_module, "_SHARE_COST", 1)
+    monkeypatch.setattr(VideoReader, "iter_decoded", failing)
+    monkeypatch.setattr(store_module, "_SPLIT_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 4)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     with pytest.raises(VideoError, match="frame 55"):
@@ -352,9 +320,9 @@ def test_frames_on_disk_are_not_decoded_again(video: Video, tmp_path: Path) -> N
     assert (second.stats().loaded, second.stats().decoded, second.stats().hits) == (2, 1, 2)
 
 
-def test_frames_had_ahead_of_time_are_there_when_asked_for(video: Video) -> None:
+def test_prefetched_frames_are_there_when_requested(video: Video) -> None:
     store, path = FrameStore(), video("h264_b_frames")
-    assert asyncio.run(store.aprefetch(path, [1, 2, 2, 30])) == 3
+    assert asyncio.run(prefetch(store, path, [1, 2, 2, 30])) == 3
     assert store.stats().requested == 0 and store.stats().decoded == store.stats().prefetched == 3
     assert [number_in(frame.image) for frame in store.frames(path, [2, 30, 31])] == [2, 30, 31]
     store.frames(path, [2])
@@ -362,60 +330,56 @@ def test_frames_had_ahead_of_time_are_there_when_asked_for(video: Video) -> None
     assert (stats.decoded, stats.hits, stats.prefetched, stats.prefetched_used) == (4, 3, 3, 2)
 
 
-def test_frames_ahead_of_time_take_half_of_a_store_that_is_full(video: Video) -> None:
+def test_prefetched_frames_take_half_of_a_full_store(video: Video) -> None:
     store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
     store.frames(path, range(6))
-    assert asyncio.run(store.aprefetch(path, range(10, 20))) == 3
+    assert asyncio.run(prefetch(store, path, range(10, 20))) == 3
     assert store.stats().evicted == 3
     decoded = store.stats().decoded
     store.frames(path, [3, 4, 5])  # the half that was used last stays
-    assert asyncio.run(store.aprefetch(path, [10, 11, 12])) == 3
+    assert asyncio.run(prefetch(store, path, [10, 11, 12])) == 3
     assert store.stats().decoded == decoded
-    # as long as nobody asks for them, they take no more
-    assert asyncio.run(store.aprefetch(path, range(20, 30))) == 0
+    # until they are requested, they take no more
+    assert asyncio.run(prefetch(store, path, range(20, 30))) == 0
     assert store.stats().evicted == 3
     store.frames(path, [10, 11, 12])
-    assert asyncio.run(store.aprefetch(path, range(20, 30))) == 3
+    assert asyncio.run(prefetch(store, path, range(20, 30))) == 3
     assert (store.stats().evicted, store.stats().prefetched, store.stats().prefetched_used) == (6, 6, 3)
     empty = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1))
-    assert asyncio.run(empty.aprefetch(path, range(10, 20))) == 3
+    assert asyncio.run(prefetch(empty, path, range(10, 20))) == 3
 
 
-def test_a_frame_had_ahead_of_time_twice_counts_once(video: Video) -> None:
-    store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
-    assert asyncio.run(store.aprefetch(path, [10])) == 1
-    store.frames(path, range(20, 26))  # all of the store
-    assert asyncio.run(store.aprefetch(path, [10])) == 1
-    assert asyncio.run(store.aprefetch(path, [11, 12])) == 2
-
-
-def test_failures_ahead_of_time_are_counted(video: Video) -> None:
+def test_failed_prefetches_are_counted(video: Video) -> None:
     store = FrameStore()
-    assert asyncio.run(store.aprefetch("missing.mp4", [0])) == 0
-    assert asyncio.run(store.aprefetch_at("missing.mp4", [0.0])) == 0
-    assert asyncio.run(store.aprefetch(video("h264_b_frames"), [1000])) == 0
+    for request in (
+        FrameRequest("missing.mp4", [0], prefetch=True),
+        FrameRequest("missing.mp4", times=[0.0], prefetch=True),
+        FrameRequest(video("h264_b_frames"), [1000], prefetch=True),
+    ):
+        with pytest.raises(VideoError):
+            asyncio.run(store.serve(request))
     assert store.stats().prefetch_errors == 3
 
 
-def test_work_that_is_asked_for_goes_before_work_ahead_of_time(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = VideoReader.attempt
+def test_requests_go_before_prefetches(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    iter_decoded = VideoReader.iter_decoded
     order: list[int] = []
 
-    def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
-        for index, negative in attempt(self, indices, limit):
+    def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
+        for index, negative in iter_decoded(self, indices, limit):
             order.append(index)
             time.sleep(0.02)
             yield index, negative
 
-    monkeypatch.setattr(VideoReader, "attempt", noting)
+    monkeypatch.setattr(VideoReader, "iter_decoded", noting)
     store, path = FrameStore(StoreConfig(workers=1)), video("h264_b_frames")
     store.probe(path)
 
     async def both() -> int:
-        ahead = asyncio.create_task(store.aprefetch(path, range(20, 50)))
+        ahead = asyncio.create_task(prefetch(store, path, range(20, 50)))
         while not order:
             await asyncio.sleep(0.001)
-        assert number_in((await store.aframes(path, [1]))[0].image) == 1
+        assert number_in((await frames_of(store, path, [1]))[0].image) == 1
         asked = order.index(1)
         assert asked < 20
         return await ahead
@@ -424,23 +388,23 @@ def test_work_that_is_asked_for_goes_before_work_ahead_of_time(video: Video, mon
     assert store.stats().decoded >= 31
 
 
-def test_what_decoders_need_is_set_aside_and_given_back(video: Video) -> None:
+def test_decoders_memory_is_reserved_and_given_back(video: Video) -> None:
     paths = [video(name) for name in ("h264_b_frames", "h264_long_gop", "vp9", "hevc")]
     need = max(decoder_bytes(codec, "yuv420p", 1, 1) for codec in ("h264", "vp9", "hevc"))
-    store = FrameStore(StoreConfig(decode_bytes=need, workers=4))  # one decoder at a time, none idle beside it
+    store = FrameStore(StoreConfig(decode_bytes=need, workers=4))  # one decoder at a time, none idle
 
     async def all_of_them() -> None:
-        await asyncio.gather(*(store.aframes(path, [3, 20]) for path in paths * 3))
+        await asyncio.gather(*(frames_of(store, path, [3, 20]) for path in paths * 3))
 
     asyncio.run(all_of_them())
-    assert 0 < store._budget.held <= need
-    assert sum(idle.nbytes for idle in store._readers.values()) == store._budget.held
+    assert 0 < store._decoders.budget.held <= need
+    assert sum(idle.nbytes for idle in store._decoders._idle.values()) == store._decoders.budget.held
     with pytest.raises(VideoError):
         store.frames(paths[0], [10**6])
     with pytest.raises(VideoError):
         store.frames("missing.mp4", [0])
     store.close()
-    assert store._budget.held == 0
+    assert store._decoders.budget.held == 0
 
 
 def test_a_video_that_needs_more_than_all_is_refused(video: Video) -> None:
@@ -451,15 +415,15 @@ def test_a_video_that_needs_more_than_all_is_refused(video: Video) -> None:
     assert store.stats().errors == 1, "it is remembered"
 
 
-def test_who_waits_for_memory_has_its_time_still(video: Video) -> None:
+def test_waiting_for_memory_does_not_count_towards_the_time_limit(video: Video) -> None:
     path = video("h264_b_frames")
     need = decoder_bytes("h264", "yuv420p", 1, 1)
     store = FrameStore(StoreConfig(decode_bytes=need, workers=2, time_limit=2.0))
     store.probe(path)
-    store._budget.acquire(need, lambda seconds: None)  # stands for a decoder that takes long
-    threading.Timer(1.5, store._budget.release, [need]).start()
+    store._decoders.budget.acquire(need, lambda seconds: None)  # stands for a decoder that takes long
+    threading.Timer(1.5, store._decoders.budget.release, [need]).start()
     assert len(store.frames(path, range(50))) == 50
-    store._budget.acquire(need, lambda seconds: None)
+    store._decoders.budget.acquire(need, lambda seconds: None)
     with pytest.raises(VideoError, match="no memory to decode it in") as caught:
         store.frames(path, [55])
     assert caught.value.reason == "machine" and store.stats().errors == 0
@@ -471,7 +435,7 @@ def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pyt
 
     path, store = video("h264_b_frames"), FrameStore()
     with monkeypatch.context() as patched:
-        patched.setattr(store_module, "_develop", no_memory)
+        patched.setattr(store_module, "_convert", no_memory)
         with pytest.raises(VideoError, match="no memory left"):
             store.frames(path, [0])
     assert store.stats().errors == 0
@@ -480,14 +444,14 @@ def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pyt
 
 def test_a_stuck_decoder_keeps_no_memory_from_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     release, stuck_path = threading.Event(), video("h264_long_gop")
-    attempt = PyavReader.attempt
+    iter_decoded = PyavReader.iter_decoded
 
-    def stuck(self: PyavReader, *arguments: Any) -> Iterator[tuple[int, Developer]]:
+    def stuck(self: PyavReader, *arguments: Any) -> Iterator[tuple[int, RgbConverter]]:
         if self.info.path == stuck_path:
             release.wait(WAIT)
-        return attempt(self, *arguments)
+        return iter_decoded(self, *arguments)
 
-    monkeypatch.setattr(PyavReader, "attempt", stuck)
+    monkeypatch.setattr(PyavReader, "iter_decoded", stuck)
     monkeypatch.setattr(workers_module, "GRACE_SECONDS", 0.1)
     store = FrameStore(StoreConfig(workers=1, time_limit=1.0, decode_bytes=decoder_bytes("h264", "yuv420p", 1, 1)))
     with pytest.raises(VideoError) as caught:
@@ -496,8 +460,12 @@ def test_a_stuck_decoder_keeps_no_memory_from_others(video: Video, monkeypatch: 
     assert len(store.frames(video("h264_b_frames"), range(10))) == 10
     release.set()
     end = time.monotonic() + WAIT
-    while store._stuck and time.monotonic() < end:
+    while any(store._stuck.values()) and time.monotonic() < end:
         time.sleep(0.01)
-    assert sum(idle.nbytes for idle in store._readers.values()) == store._budget.held <= store._budget.limit
+    assert (
+        sum(idle.nbytes for idle in store._decoders._idle.values())
+        == store._decoders.budget.held
+        <= store._decoders.budget.limit
+    )
     store.close()
-    assert store._budget.held == 0
+    assert store._decoders.budget.held == 0

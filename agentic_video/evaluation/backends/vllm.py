@@ -6,14 +6,16 @@ from uuid import uuid4
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.rollout.clips import seconds_per_patch
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, teach_clips, with_bare_clips
+from agentic_video.rollout.vllm_prompts import clip_item, one_placeholder, with_bare_clips
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
 from agentic_video.utils.environment import spawn_engines
+from agentic_video.utils.vllm_clips import keep_clip_times
 
 
 class VllmBackend(Backend):
@@ -24,7 +26,7 @@ class VllmBackend(Backend):
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        teach_clips()
+        keep_clip_times(seconds_per_patch)
         spawn_engines()
         processor = AutoProcessor.from_pretrained(spec.model)
         self._format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
-from agentic_video.graders.endpoint import Endpoint, EndpointError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointError, UnreadableReply
 from agentic_video.graders.images import data_url
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
@@ -116,9 +116,9 @@ def _read_picture(reply: Any) -> _Picture:
         (pixels,) = features["kwargs_data"]["image"]
         tokens = place["length"]
     except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"{RENDER} gave no processed image ({type(error).__name__}: {error})") from None
+        raise UnreadableReply(f"{RENDER} gave no processed image ({type(error).__name__}: {error})") from None
     if not (isinstance(name, str) and isinstance(pixels, str) and isinstance(tokens, int)):
-        raise Unreadable(f"{RENDER} gave no processed image")
+        raise UnreadableReply(f"{RENDER} gave no processed image")
     return _Picture(name, pixels, tokens)
 
 
@@ -201,9 +201,9 @@ def _read_ids(reply: Any, most: int) -> tuple[int, ...]:
     try:
         ids = reply["choices"][0]["token_ids"]
     except (KeyError, IndexError, TypeError) as error:
-        raise Unreadable(f"{GENERATE} gave no token ids ({type(error).__name__}: {error})") from None
+        raise UnreadableReply(f"{GENERATE} gave no token ids ({type(error).__name__}: {error})") from None
     if not isinstance(ids, list) or len(ids) > most:
-        raise Unreadable(f"{GENERATE} gave no list of at most {most} token ids")
+        raise UnreadableReply(f"{GENERATE} gave no list of at most {most} token ids")
     if any(not isinstance(one, int) or isinstance(one, bool) or not 0 <= one < 2**31 for one in ids):
-        raise Unreadable(f"{GENERATE} gave something that is no token id")
+        raise UnreadableReply(f"{GENERATE} gave something that is no token id")
     return tuple(ids)

@@ -16,7 +16,8 @@ from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.report.viewer.sources import Reader
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 
 HOST = "127.0.0.1"
 OWN_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)

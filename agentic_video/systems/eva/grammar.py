@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.frame_select import read_calls
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -17,7 +17,7 @@ REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: what is said after thinking, the first answer if there is one (released code), else the calls."""
+    """Read a turn: after thinking, the first answer if there is one (released code), else the calls."""
     said = text.rpartition(THINK_CLOSE)[2].partition(THINK_OPEN)[0]
     start = said.find(ANSWER_OPEN)
     end = said.find(ANSWER_CLOSE, start) if start >= 0 else -1
@@ -44,27 +44,28 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "each with its time as minutes:seconds",
     "video": "as one video after the times of its first and its last frame as minutes:seconds",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(
     frames: Sequence[Frame], times: Sequence[float], frames_as: FramesAs = "images", start: int = 0
 ) -> tuple[Part, ...]:
-    """Each image after its number and its time in minutes and whole seconds (released code).
+    """Each image after its number and its asked time in minutes and whole seconds (released code), counted from
+    ``start``.
 
     A clip comes after both ends: ``Frame 0 at [00:30] to frame 7 at [01:30]: ``.
-
-    Args:
-        times: In seconds, as asked for.
-        frames_as: Whether they are one clip.
-        start: Number of the first of them: frames of several calls are counted on.
     """
-    if clip := one_clip(frames_as, frames):
-        last = start + len(frames) - 1
-        label = f"Frame {start} at [{clock(times[0])}] to frame {last} at [{clock(times[-1])}]: "
-        return ("\n" + label if start else label, clip)
-    parts: list[Part] = []
-    for number, (frame, time) in enumerate(zip(frames, times, strict=True), start=start):
-        label = f"Frame {number} at [{clock(time)}]: "
-        parts += ["\n" + label if number else label, frame]
-    return tuple(parts)
+
+    def label(number: int, _: Frame) -> str:
+        return f"{_break(start + number)}Frame {start + number} at [{clock(times[number])}]: "
+
+    def clip_label(*_: Frame) -> str:
+        last = len(frames) - 1
+        span = f"Frame {start} at [{clock(times[0])}] to frame {start + last} at [{clock(times[last])}]: "
+        return _break(start) + span
+
+    return with_labels(frames, frames_as, label, clip_label)
+
+
+def _break(number: int) -> str:
+    return "\n" if number else ""

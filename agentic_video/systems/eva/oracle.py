@@ -21,14 +21,7 @@ def answer_text(word: str, letter: str, options: bool, seen: str = "") -> str:
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
-    """An episode's turns: looks around a second, or, as EVA starts without frames, over the whole video.
-
-    Args:
-        aim: Whole second of the event; None when the whole video shows the answer.
-        word: Text of the answer.
-        letter: Its option; unused when the question has no options.
-        seen: See :mod:`agentic_video.toyworld.oracles`.
-    """
+    """An episode's turns: looks around a second, or, as EVA starts without frames, over the whole video."""
     if aim is None:
         look = select_text("look at all", 0, shown_seconds(view.video.info.duration))
     else:

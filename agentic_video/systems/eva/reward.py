@@ -39,10 +39,7 @@ _UNSPACED = (
 
 
 def rouge_words(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation.
-
-    As ``rouge_score`` does it, for letters and digits of every script: that package keeps only ASCII's.
-    """
+    """The lower-case words of a text, like ``rouge_score``'s, which keeps only ASCII's, but of every script."""
     words, previous = [""], ""
     for character in unicodedata.normalize("NFKC", text).lower():
         kind = unicodedata.category(character)[0]
@@ -58,7 +55,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 class _Tokenizer:
-    """What ``rouge_score`` asks for words; English ones are stemmed as it does itself."""
+    """Tokenizer for ``rouge_score``, which stems English words in the same way."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer
@@ -83,7 +80,7 @@ def rouge_mean(answer: str, reference: str) -> float:
 
 
 def _after_thinking(text: str) -> str:
-    """What follows the turn's one think block; empty when the turn doesn't begin with exactly one."""
+    """The text behind the turn's one think block; empty when the turn doesn't begin with exactly one."""
     text = text.strip()
     if text.count("<think>") != 1 or text.count("</think>") != 1 or not text.startswith("<think>"):
         return ""
@@ -122,14 +119,9 @@ def format_ok(trajectory: Trajectory) -> bool:
 
 
 def eva_score(trajectory: Trajectory, acc: float, credited: float, weights: EvaWeights) -> Score:
-    """``w_acc * r_acc + w_fmt * r_fmt`` (paper, equation 3).
+    """``w_acc * r_acc + w_fmt * r_fmt`` (paper, equation 3); ``credited`` is ``r_acc``, 0 for an unverified answer.
 
-    An answer that is right but not verified has no credit, and counts as wrong for ``r_fmt`` too: otherwise it would
-    earn less than a wrong one.
-
-    Args:
-        acc: How right the answer is, 0.0 to 1.0.
-        credited: ``r_acc``: the same, or 0.0 where the answer isn't verified.
+    Such an answer counts as wrong for ``r_fmt`` too: otherwise it would earn less than a wrong one.
     """
     tried = trajectory.answer is not None and trajectory.tool_calls > 0 and credited == 0.0
     terms = {

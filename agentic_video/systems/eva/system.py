@@ -6,12 +6,10 @@ the released evaluation code's elsewhere; docs/fidelity.md lists each with its s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
-from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, Grader, System
+from agentic_video.systems.base import EpisodeView, Grader, OverviewKind, System
 from agentic_video.systems.eva.grammar import (
     CALL_OPEN,
     LABELS,
@@ -23,9 +21,8 @@ from agentic_video.systems.eva.grammar import (
 )
 from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
 from agentic_video.systems.eva.verification import verify_choice
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_select import (
     NAME,
@@ -41,52 +38,38 @@ from agentic_video.types.message import Message, Observation, ObservationRole, P
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, recorded_frames
-from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 
 @dataclass(frozen=True)
-class Eva(System):
+class Eva(VideoSystem):
     """The constants of EVA; each is a config key under ``agentic_video.system``.
 
     Attributes:
         overview: How the overview's frames are chosen: ``none`` (EVA plans before it sees anything), ``uniform``,
             ``rate``, ``keyframes``, ``listed`` or ``retrieval``.
-        overview_frames: Most frames of an overview, if there is one; together they keep within ``max_tokens``.
-        overview_fps: Frames a second of the overview, where it is ``rate``.
-        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
-            as one clip, after the labels of its first and its last: half the tokens).
         max_tokens: Visual tokens of one call; a call over it gets fewer and smaller frames.
         max_frames: Most frames of one call.
         max_short_side: The shorter side is reduced to this many pixels in a call over ``max_tokens``.
         max_resize: Most that the sides of a frame are multiplied by.
-        min_pixels: Least pixels of a shown frame.
-        max_pixels: Most pixels of a shown frame.
-        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
-        empty_window: What a call does whose window ends before it starts or lies outside the video: ``refuse`` (it is
-            illegal) or ``whole_video`` (it shows the whole video; so does one of no length).
+        empty_window: A call whose window ends before it starts or lies outside the video is illegal (``refuse``) or
+            shows the whole video (``whole_video``; so does one of no length).
         max_calls: Most calls of one turn; further ones are refused.
         end_on_refusal: Whether a turn none of whose calls can be carried out ends the episode; else the agent is told.
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode.
-        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
-        observation_role: Whose messages replies are: ``tool`` (released) or ``user``. Their tags are there anyway: a
+        observation_role: Role of replies: ``tool`` (released) or ``user``. Their tags are there anyway: a
             chat template that writes ``<tool_response>`` around a tool's message, as Qwen3-VL's does, needs ``user``.
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers, the verifier's too: ``robust`` (letters and option texts in any
-            common dress), ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
         csv: Whether a right choice earns only when a verifier, shown the last retrieved frames, is right too.
         verifier_prompt: Name of the template that the verifier is asked with, or a file.
-        weights: Weights of the reward.
     """
 
     name: str = "eva"
     overview: OverviewKind = "none"
     overview_frames: int = 32
     overview_fps: float = 0.5
-    frames_as: FramesAs = "images"
     max_tokens: int = 12_000
     max_frames: int = 256
     max_short_side: int = 720
@@ -103,7 +86,6 @@ class Eva(System):
     observation_role: ObservationRole = "tool"
     reminder: str = "\nSelect frames again if these do not settle it.\n\nQuestion: {question}"
     option_format: str = "({letter}) {text}"
-    answer_match: MatchRule = "robust"
     csv: bool = True
     verifier_prompt: str = "eva_verifier"
     weights: EvaWeights = field(default_factory=EvaWeights)
@@ -113,20 +95,20 @@ class Eva(System):
     taught_by_team = True
 
     def __post_init__(self) -> None:
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_choice("empty_window", self.empty_window, get_args(EmptyWindow))
+        super().__post_init__()
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
         self.limits()
 
     def with_frames(self, count: int) -> System:
-        """See :meth:`System.with_frames`; without an overview, the most of one call."""
-        return replace(self, max_frames=count) if self.overview == "none" else super().with_frames(count)
+        """Without an overview, the most of one call."""
+        if self.overview == "none":
+            return replace(self, max_frames=count)
+        more = max(0, count - self.overview_frames)
+        return replace(self, overview_frames=count, max_images=self.max_images + more)
 
     def limits(self) -> SelectLimits:
-        """What one call may show."""
+        """Limits of one call."""
         return SelectLimits(
             max_tokens=self.max_tokens,
             max_frames=self.max_frames,
@@ -138,18 +120,15 @@ class Eva(System):
         )
 
     def overview_size(self, info: VideoInfo) -> tuple[int, int]:
-        """(width, height) at which overview frames of this video are shown."""
+        """(width, height) of this video's overview frames."""
         room = self.max_tokens * self.size_factor**2 // max(self.overview_frames, 1)
         most = max(min(self.max_pixels, room), self.min_pixels, self.size_factor**2)
         return fit_size(info.width, info.height, PixelBudget(self.min_pixels, most, self.size_factor))
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
-        frames = await overview_frames(
-            self.overview, view, count=self.overview_frames, size=self.overview_size(info), fps=self.overview_fps
-        )
-        instructions = fill(
-            load_prompt(self.prompt),
+        frames = await self.first_frames(view, self.overview_frames, self.overview_size(info))
+        instructions = self.instructions(
             max_tokens=self.max_tokens,
             max_frames=self.max_frames,
             max_calls=self.max_calls,
@@ -159,8 +138,8 @@ class Eva(System):
         )
         facts = f"Length: {shown_seconds(info.duration)} seconds. Original resolution: {min(info.width, info.height)}p."
         times = [frame.time for frame in frames]
-        overview = (*labelled(frames, times, overview_as(self.frames_as, self.overview)), "\n") if frames else ()
-        question = f"{facts}\n{question_text(view.qa, self.option_format)}"
+        overview = (*labelled(frames, times, self.overview_as), "\n") if frames else ()
+        question = f"{facts}\n{self.question(view.qa)}"
         return (Message("system", (instructions.strip(),)), Message("user", (*overview, question)))
 
     def parse(self, text: str) -> Action:
@@ -194,12 +173,7 @@ class Eva(System):
         return self._reply(view.qa, parts, errors, legal, len(action.calls) - legal)
 
     async def plan(self, call: ToolCall, video: Video) -> Selection:
-        """What a call shows.
-
-        Raises:
-            ToolError: The call is illegal.
-            VideoError: A frame can't be read.
-        """
+        """The frames that a call selects."""
         if call.name != NAME:
             raise ToolError(f"there is no such tool, only {NAME}")
         info = video.info
@@ -207,12 +181,12 @@ class Eva(System):
         planned = plan_selection(request, info, self.limits())
         if not info.variable_frame_rate or len(planned.times) == 1:
             return planned
-        first, last = await video.places((request.start, request.end), planned.size)
+        first, last = await video.frame_positions((request.start, request.end), planned.size)
         return plan_selection(no_more_than(request, first, last), info, self.limits())
 
     def _reply(self, qa: VideoQA, shown: Sequence[Part], errors: list[str], legal: int, illegal: int) -> Observation:
         told = "".join(f"\nError: {error}." for error in errors)
-        reminder = fill(self.reminder, question=question_text(qa, self.option_format))
+        reminder = fill(self.reminder, question=self.question(qa))
         parts = (REPLY_OPEN, *shown, f"{told}{reminder}{REPLY_CLOSE}")
         return Observation(parts, legal_calls=legal, illegal_calls=illegal)
 
@@ -222,7 +196,7 @@ class Eva(System):
         return await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        """See :meth:`System.demonstration_score`; without self-verification, for which there is no policy yet."""
+        """Without self-verification, for which there is no policy yet."""
         return await replace(self, csv=False).score(trajectory, qa, graders)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
@@ -231,15 +205,17 @@ class Eva(System):
         return {"verifier": "are multiple choice, which are verified unless agentic_video.system.csv=False"}
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        """An answer without a look."""
         return None if trajectory.frames else "answered without a look"
 
     def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        """Without self-verification."""
         return replace(self, csv=False).needs(qa)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = credited = await self.grade(trajectory, qa, graders)
         if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":
-            question = question_text(qa, self.option_format)
+            question = self.question(qa)
             prompt = "\n" + fill(load_prompt(self.verifier_prompt), question=question).strip()
             credited = await verify_choice(trajectory, qa, prompt, graders, self.answer_match)
         return eva_score(trajectory, acc, credited, self.weights)

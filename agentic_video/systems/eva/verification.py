@@ -8,6 +8,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames, runs_of_size
 from agentic_video.video.errors import VideoError
+from agentic_video.video.source import FrameRequest
 
 
 def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
@@ -19,18 +20,9 @@ def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
 
 
 async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders, rule: MatchRule) -> float:
-    """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
+    """Completeness self-verification: 1.0 if a verifier answers right from the frames of the last retrieval alone.
 
-    Args:
-        prompt: What the verifier is asked.
-        graders: The verifier, and the source of the frames.
-        rule: How its choice is matched.
-
-    Returns:
-        1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
-
-    Raises:
-        VerifierError: There is no verifier, it doesn't reply, or the frames can't be had.
+    0.0 without asking where nothing was retrieved; VerifierError where there is no verifier, reply or frame.
     """
     refs = last_retrieval(trajectory)
     if not refs:
@@ -40,7 +32,7 @@ async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, grader
     frames: list[Frame] = []
     try:
         for size, indices in runs_of_size(refs):
-            frames += await graders.source.aframes(qa.video, indices, size)
+            frames += (await graders.source.serve(FrameRequest(qa.video, indices, size=size))).frames
     except VideoError as error:
         raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
     reply = await graders.verifier.ask(prompt, frames)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from agentic_video.systems.blocks import read_blocks
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import frame_at, video_clip
 from agentic_video.tools.arguments import number, read_json_object
 from agentic_video.tools.base import ToolError
@@ -16,9 +16,9 @@ TOOLS = (frame_at.NAME, video_clip.NAME)
 
 
 def parse_turn(text: str, max_calls: int) -> Action:
-    """A closed answer stops; else a closed turn summary goes on, with calls or without (appendix B.1).
+    """Read a turn: its last closed answer, else its calls before a closed turn summary (appendix B.1).
 
-    What is inside a thought, or any other block, is text. Of several answers the last one counts.
+    Text inside a thought, or any other block, is text.
     """
     read = read_blocks(text, TAGS)
     if answers := read.bodies("answer"):
@@ -51,17 +51,17 @@ LABELS: Mapping[FramesAs, str] = {
     "video": "They come as one video, after the times in seconds of its first and its last frame; a single frame comes "
     "after its time.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
     """Each image after its real time in seconds: ``<12.50s>``; a clip after both ends: ``<12.50s to 16.00s>``."""
-    if clip := one_clip(frames_as, frames):
-        return (f"<{clip.times[0]:.2f}s to {clip.times[-1]:.2f}s>", clip)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"<{frame.time:.2f}s>", frame]
-    return tuple(parts)
+    return with_labels(
+        frames,
+        frames_as,
+        lambda _, frame: f"<{frame.time:.2f}s>",
+        lambda first, last: f"<{first.time:.2f}s to {last.time:.2f}s>",
+    )
 
 
 def evidence_header(tool: str) -> str:

@@ -11,9 +11,6 @@ class FrameSampling:
         frames: Number of frames.
         height: Of a frame, in pixels.
         width: Of a frame, in pixels.
-
-    Raises:
-        ValueError: A number isn't positive.
     """
 
     frames: int
@@ -28,18 +25,9 @@ class FrameSampling:
 def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_size: int, factor: int) -> FrameSampling:
     """The view of one member of a group: ``(1 - r) low + r high`` with r = index / (group_size - 1), in all numbers.
 
-    Section 3.3, equations 2 and 3, and Algorithm 1, line 4, which count members from 1. The results are rounded to what
-    can be shown: whole frames, and sides that are multiples of ``factor``, as Qwen2-VL's processor would round them.
-
-    Args:
-        low: The view of the first member: many small frames.
-        high: The view of the last one: few large frames.
-        index: Number of the member, from 0; beyond the group the ladder begins again.
-        group_size: Members of a group; the only member of a group of one gets ``low``.
-        factor: Sides in pixels become multiples of this, at least one.
-
-    Raises:
-        ValueError: ``group_size`` or ``factor`` isn't positive.
+    Section 3.3, equations 2 and 3, and Algorithm 1, line 4, which count members from 1. Frames are rounded to whole
+    numbers, sides in pixels to multiples of ``factor``, as Qwen2-VL's processor would. Beyond the group the ladder
+    begins again; the only member of a group of one gets ``low``.
     """
     if group_size < 1 or factor < 1:
         raise ValueError(f"group_size and factor must be at least 1, got {group_size} and {factor}")

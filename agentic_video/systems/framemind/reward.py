@@ -2,16 +2,15 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.systems.blocks import read_blocks
 from agentic_video.systems.framemind.grammar import TAGS, TOOLS, evidence_header
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 
 TurnBonus = Literal["turns", "turn_sums"]
-"""What the turn bonus counts: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
+"""Unit of the turn bonus: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,6 @@ class FrameMindWeights:
         turn_bonus: What is counted for that: ``turns`` (equation 8) or ``turn_sums`` (equation 13).
         min_turns: Fewest that earn the bonus.
         max_turns: Most that earn it.
-
-    Raises:
-        ValueError: ``turn_bonus`` is unknown.
     """
 
     acc: float = 1.0
@@ -44,9 +40,6 @@ class FrameMindWeights:
     min_turns: int = 2
     max_turns: int = 3
 
-    def __post_init__(self) -> None:
-        check_choice("turn_bonus", self.turn_bonus, get_args(TurnBonus))
-
 
 def used_tools(trajectory: Trajectory) -> set[str]:
     """The kinds of tools whose evidence was shown. A refused call is no use, nor is one whose frames didn't fit."""
@@ -55,11 +48,10 @@ def used_tools(trajectory: Trajectory) -> set[str]:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Whether the episode is answered and every turn is made of closed blocks, with nothing else between them.
+    """The episode is answered and every turn is made of closed blocks, with nothing else between them.
 
-    The last turn is one or more thoughts, then exactly one answer (equation 12). Earlier ones begin with a thought, may
-    go on with calls and thoughts, and end with their one turn summary (appendix B.1, loop policy). A refused call
-    doesn't break the format: the agent may correct itself (appendix B.3).
+    The last turn: thoughts, then one answer (equation 12). Earlier ones: a thought, then calls and thoughts, and one
+    turn summary at the end (appendix B.1). A refused call doesn't break the format: it may be corrected (appendix B.3).
     """
     if trajectory.answer is None:
         return False
@@ -86,11 +78,6 @@ def framemind_score(trajectory: Trajectory, acc: float, weights: FrameMindWeight
     """``acc + format + tool score * (0.2 + 0.8 acc) + 0.5 [2 or 3 turns]``, format being 0 or -1 (equations 5 to 9).
 
     The turn bonus and the tool score's smaller part are paid for unanswered episodes too: the paper makes no exception.
-
-    Args:
-        trajectory: The finished episode.
-        acc: 1.0 for a right answer, else 0.0.
-        weights: Weights of the terms.
     """
     fmt = float(format_ok(trajectory))
     tool = (0.0, weights.one_tool, weights.both_tools)[len(used_tools(trajectory))]

@@ -7,17 +7,15 @@ paper's prompts are pictures: ours are our own. docs/fidelity.md lists each cons
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import OPEN_ENDED, Context, EpisodeView, Grader, System
+from agentic_video.systems.base import Context, EpisodeView, Grader, System
 from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.overview import VideoSystem
 from agentic_video.tools import frame_at
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_at import check_frame_at
@@ -28,24 +26,21 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 from agentic_video.video.sampling import linspace_times
 
 NumberMatch = Literal["exact", "judge"]
-"""Grading of an open-ended question whose right answer is a number: it must be said exactly, or a judge decides."""
+"""Grading of an open-ended question whose right answer is a number: exact, or by the judge."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
-class FrameMind(System):
+class FrameMind(VideoSystem):
     """The constants of FrameMind; each is a config key under ``agentic_video.system``.
 
     Attributes:
         overview: How the first view's frames are chosen: ``uniform``, ``keyframes``, ``listed`` (by an external
-            frame selector, whose times the rows hold), ``retrieval`` or ``none``. Not ``rate``: how many there are is
-            said by ``low`` and ``high``.
-        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
-            as one clip, after the labels of its first and its last: half the tokens).
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``. Not ``rate``: ``low`` and ``high``
+            have their number.
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
         high: First view of the group's last rollout: few large frames.
         group_size: Rollouts of a group, whose first views lie evenly between the two, in number and in size.
@@ -55,26 +50,15 @@ class FrameMind(System):
         clip_min_frames: Fewest frames of a clip.
         clip_max_frames: Most frames of a clip.
         max_calls: Most calls of one turn; those beyond it are refused.
-        max_turns: Most generations; the last one must answer.
-        max_images: Most images that are before the agent at a time (Table E1; the text's 50 is less than the 64
-            frames of the first view).
+        max_images: Most images in the context at a time (Table E1; the text's 50 is less than the 64 frames of the
+            first view).
         context: ``latest_evidence``: all text, but the latest turn's images only (equation 1); ``all``: everything.
-        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        last_turn_notice: Added to what is shown before the last turn.
-        answer_match: Rule for multiple-choice answers: ``exact`` (paper), ``robust`` (letters and option texts in any
-            common dress), ``strict``, ``one_letter`` or ``last_letter``.
+        last_turn_notice: Added to the observation before the last turn.
         number_match: How an open-ended question is graded whose right answer is a number: ``exact`` (paper, E.3) or
             ``judge``.
-        weights: Weights of the reward.
-
-    Raises:
-        ValueError: A constant is unknown, or the first views alone exceed ``max_images``.
     """
 
     name: str = "framemind"
-    overview: OverviewKind = "uniform"
-    frames_as: FramesAs = "images"
     low: FrameSampling = field(default_factory=lambda: FrameSampling(frames=64, height=224, width=224))
     high: FrameSampling = field(default_factory=lambda: FrameSampling(frames=32, height=448, width=448))
     # metadata: in a config it follows the rollouts of a question
@@ -89,7 +73,6 @@ class FrameMind(System):
     max_images: int = 100
     context: Context = "latest_evidence"
     prompt: str = "framemind"
-    option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nThis is your last turn: answer now."
     answer_match: MatchRule = "exact"
     number_match: NumberMatch = "exact"
@@ -97,39 +80,33 @@ class FrameMind(System):
     stop: tuple[str, ...] = ("</turn_sum>",)
 
     def __post_init__(self) -> None:
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_choice("number_match", self.number_match, get_args(NumberMatch))
-        check_choice("context", self.context, get_args(Context))
+        if self.overview == "rate":
+            raise ValueError("overview can't be rate: the number of frames is given by low and high")
         if not 1 <= self.clip_min_frames <= self.clip_max_frames or not self.clip_fps > 0:
             raise ValueError("clip_fps and clip_min_frames must be positive, clip_max_frames not below clip_min_frames")
         most = max(self.low.frames, self.high.frames)
         if most > self.max_images:
             raise ValueError(f"max_images is {self.max_images}, but a first view has {most} frames")
-        check_overview(self.overview)
-        check_frames_as(self.frames_as)
         self.first_view(0)
 
     def with_frames(self, count: int) -> System:
-        """See :meth:`System.with_frames`; both ends of the ladder get so many frames."""
+        """Both ends of the ladder get so many frames."""
         more = max(0, count - max(self.low.frames, self.high.frames))
         low, high = replace(self.low, frames=count), replace(self.high, frames=count)
         return replace(self, low=low, high=high, max_images=self.max_images + more)
 
     def first_view_counts(self) -> tuple[int, ...]:
-        """See :meth:`System.first_view_counts`: those of the whole ladder."""
+        """Numbers of frames of the whole ladder."""
         return tuple(sorted({self.first_view(index).frames for index in range(self.group_size)}))
 
     def first_view(self, rollout_index: int) -> FrameSampling:
-        """Number and size of the frames that a group's rollout begins with."""
+        """Number and size of a group's rollout's first frames."""
         return ladder_sampling(self.low, self.high, rollout_index, self.group_size, self.size_factor)
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         sampling = self.first_view(view.rollout_index)
-        frames = await overview_frames(
-            self.overview, view, count=sampling.frames, size=(sampling.width, sampling.height)
-        )
-        instructions = fill(
-            load_prompt(self.prompt),
+        frames = await self.first_frames(view, sampling.frames, (sampling.width, sampling.height))
+        instructions = self.instructions(
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             clip_min_frames=self.clip_min_frames,
@@ -137,12 +114,8 @@ class FrameMind(System):
             duration=view.video.info.duration,
             labels=LABELS[self.frames_as],
         )
-        question = question_text(view.qa, self.option_format)
-        return (
-            Message(
-                "user", (instructions, *labelled(frames, overview_as(self.frames_as, self.overview)), "\n" + question)
-            ),
-        )
+        shown = labelled(frames, self.overview_as)
+        return (Message("user", (instructions, *shown, "\n" + self.question(view.qa))),)
 
     def parse(self, text: str) -> Action:
         return parse_turn(text, self.max_calls)
@@ -167,11 +140,7 @@ class FrameMind(System):
         return Observation(tuple(parts), legal_calls=len(action.calls) - illegal, illegal_calls=illegal)
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
-        """The frames of a call in order of time, each frame once: a clip may hold fewer than it is sampled at.
-
-        Raises:
-            ToolError: The call is illegal.
-        """
+        """The frames of a call in order of time, each frame once: a clip may hold fewer than it is sampled at."""
         if call.name not in TOOLS:
             raise ToolError(str(call.arguments["reason"]))
         if call.name == frame_at.NAME:
@@ -185,7 +154,7 @@ class FrameMind(System):
         return list({frame.index: frame for frame in frames}.values())
 
     def drop_images(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """Images leave together with the labels right before them; everything else that was written stays."""
+        """Remove images together with the labels right before them; all other text stays."""
         following = (*parts[1:], "")
         return tuple(
             part
@@ -194,7 +163,7 @@ class FrameMind(System):
         )
 
     def asks_number(self, qa: VideoQA) -> bool:
-        """Whether a question's right answer is a number that must be said exactly."""
+        """Return True if a question's right answer is a number that must match exactly."""
         return (
             self.number_match == "exact"
             and qa.answer_type == "open_ended"
@@ -202,7 +171,7 @@ class FrameMind(System):
         )
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" and not self.asks_number(qa) else {}
+        return {} if self.asks_number(qa) else super().needs(qa)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if self.asks_number(qa):

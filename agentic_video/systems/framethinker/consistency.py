@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"(?<!:)\b([0-9]+)\b(?!:)", re.ASCII)
 
 @dataclass(frozen=True)
 class ConsistencyRules:
-    """Which checks there are, and what they are used for.
+    """The checks, and their use.
 
     Attributes:
         enable: Whether a failed check takes the whole reward (paper, Eq. 6).
@@ -42,21 +42,12 @@ class ConsistencyRules:
     min_width: int | Literal["sampled"] = 8
 
     def __post_init__(self) -> None:
-        width = self.min_width
-        if width != "sampled" and (isinstance(width, bool) or not isinstance(width, int) or width < 0):
-            raise ValueError(f"min_width must be a number of frames or 'sampled', got {width!r}")
+        if isinstance(self.min_width, int) and self.min_width < 0:
+            raise ValueError(f"min_width must not be negative, got {self.min_width}")
 
 
 def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:
-    """The checks that an episode fails, whatever its end; also for the beginning of one.
-
-    Args:
-        episode: Its steps.
-        rules: Which checks to make; ``enable`` isn't looked at.
-
-    Returns:
-        Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.
-    """
+    """The failed checks of an episode or its beginning, in the order of :data:`Check`; ``enable`` isn't looked at."""
     steps, looks = episode.steps, episode.looks
     failed: list[Check] = []
     if rules.redundancy and (_repeats_look(looks, episode.overview_end) or _repeats_lookup(steps)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import parse_choice
 from agentic_video.tools.frame_number import parse_lookup, replied_number, seconds_of
@@ -20,11 +20,7 @@ MAX_CALL_CHARS = 200
 
 
 def split_turn(text: str) -> tuple[str, str] | None:
-    """The last action of a turn, and the last finished thought before it.
-
-    Returns:
-        (thought, action), or None when there is no action after a thought.
-    """
+    """The last finished thought and the last action behind it; None without an action after a thought."""
     action_end = text.rfind(ACTION_CLOSE)
     action_start = text.rfind(ACTION_OPEN, 0, max(action_end, 0))
     think_end = text.rfind(THINK_CLOSE, 0, max(action_start, 0))
@@ -74,7 +70,7 @@ Step = Look | Lookup | Answer
 
 @dataclass(frozen=True)
 class Steps:
-    """What an episode's turns did, in order.
+    """The actions of an episode, in order.
 
     Attributes:
         steps: Its looks, lookups and answer; what is none of them is left out.
@@ -96,7 +92,7 @@ class Steps:
 
 
 def read_steps(trajectory: Trajectory) -> Steps:
-    """What the turns of an episode did, whose tools are ``choose_frames`` and ``frame_number``."""
+    """Read the actions of an episode whose tools are ``choose_frames`` and ``frame_number``."""
     overview = [ref.index for message in trajectory.opening for ref in recorded_frames(message.parts)]
     steps = tuple(step for turn in trajectory.turns if (step := _step(turn)) is not None)
     return Steps(steps, max(overview, default=None))
@@ -124,17 +120,15 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "The number of every frame is written in front of it.",
     "video": "They come as one video; the numbers of its first and last frame are written in front of it.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image after its number in the video, one a line: ``frame 420: `` (paper, released code).
-
-    A clip comes after both ends: ``frame 420 to frame 840: ``.
-    """
-    if clip := one_clip(frames_as, frames):
-        return (f"frame {frames[0].index} to frame {frames[-1].index}: ", clip)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [("\n" if parts else "") + f"frame {frame.index}: ", frame]
-    return tuple(parts)
+    """Each image after its number in the video, one a line: ``frame 420: ``; a clip after both ends (paper, released
+    code)."""
+    return with_labels(
+        frames,
+        frames_as,
+        lambda number, frame: ("\n" if number else "") + f"frame {frame.index}: ",
+        lambda first, last: f"frame {first.index} to frame {last.index}: ",
+    )

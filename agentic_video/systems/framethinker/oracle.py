@@ -5,15 +5,7 @@ from agentic_video.utils.units import clock
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
-    """The texts of an episode.
-
-    Args:
-        view: The episode before its first turn.
-        aim: Second to look around; None answers without looking.
-        word: Text of the option to answer.
-        letter: Its letter.
-        seen: See :mod:`agentic_video.toyworld.oracles`; no time is looked up then, as none was named.
-    """
+    """See :mod:`agentic_video.toyworld.oracles`; with ``seen`` no time is looked up, as none was named."""
     answer = f"<think>{seen or f'it is {word}'}</think><action>output answer: {word}</action>"
     if aim is None:
         return (answer,)

@@ -1,14 +1,13 @@
 """FrameThinker's reward (paper section 3.3 and appendix D; released code for the conditions)."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.systems.framethinker.consistency import Check
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, ACTION_OPEN, THINK_CLOSE, THINK_OPEN
 from agentic_video.types.action import Calls
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
-from agentic_video.utils.choices import check_choice
 
 Bonus = Literal["actions", "turns"]
 _TAGS = (THINK_OPEN, THINK_CLOSE, ACTION_OPEN, ACTION_CLOSE)
@@ -46,9 +45,6 @@ class FrameThinkerWeights:
     format: float = 0.0
     format_gate: bool = True
 
-    def __post_init__(self) -> None:
-        check_choice("bonus", self.bonus, get_args(Bonus))
-
 
 def _turn_ok(turn: Turn) -> bool:
     """Exactly one thought, and after it exactly one action."""
@@ -59,10 +55,7 @@ def _turn_ok(turn: Turn) -> bool:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Every turn is one thought and one action, every action but the last was carried out, the last answers.
-
-    The released code pays nothing otherwise: thoughts and actions must pair up and the last action must answer.
-    """
+    """Every turn is one thought and one action, all but the last were carried out, the last answers (released code)."""
     if trajectory.answer is None:
         return False
     earlier = trajectory.turns[:-1]
@@ -83,11 +76,8 @@ def framethinker_score(
     code, and a switch).
 
     Args:
-        trajectory: The finished episode.
-        acc: 1.0 for a right answer, else 0.0.
         looked_up: Whether the question contains a clock time and a lookup returned a frame beyond the first.
         failed: The failed consistency checks that take the reward.
-        weights: Weights of the terms.
 
     Returns:
         The score; its term ``ccv`` is what the failed checks take away.

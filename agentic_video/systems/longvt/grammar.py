@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from agentic_video.systems.blocks import last_block
+from agentic_video.systems.blocks import answer_in_tags
 from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.crop_video import NAME
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Part
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
@@ -14,10 +14,9 @@ REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: one with a call is its calls, whatever else it says, else the text of its last answer tag.
+    """Read a turn: its calls, whatever else it holds, else the text of its last answer tag.
 
-    One call that can't be read, or is for another tool, spoils the turn (released code: no call is left, and the
-    episode ends).
+    One unreadable call, or one for another tool, spoils the turn (released code: the episode ends).
     """
     calls: list[ToolCall] = []
     for block in text.split(CALL_OPEN)[1:]:
@@ -33,10 +32,9 @@ def parse_turn(text: str) -> Action:
         calls.append(call)
     if calls:
         return Calls(tuple(calls))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 def reply(shown: Sequence[Part], text: str) -> tuple[Part, ...]:
-    """What a call is answered with: its frames first, then one text (released code)."""
+    """Reply to a call: its frames first, then one text (released code)."""
     return (f"{REPLY_OPEN}\n", *shown, f"{text}\n{REPLY_CLOSE}")

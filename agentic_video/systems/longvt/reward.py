@@ -13,7 +13,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 
 TimeReward = Literal["iou", "recall"]
-"""What a crop is paid for: its intersection over union with the gold window, or the share of the window within it."""
+"""Reward of a crop: its intersection over union with the gold window, or the share of the window within it."""
 
 TOOL_FROM = 0.5
 """The tool bonus needs an answer at least so right (released code)."""
@@ -40,14 +40,10 @@ class LongVTWeights:
 
 
 def format_ok(texts: Sequence[str]) -> bool:
-    """Whether an episode's turns are think, then (one call, think) any number of times, then one answer.
+    """An episode's turns are think, then (one call, think) any number of times, then one answer.
 
-    As in the released code they are read as one text, which starts with a thought and ends with the answer: a turn with
-    two calls has no thought between them, and is not well formed. Text outside the tags is no fault, except between the
-    thought and the answer of an episode without calls.
-
-    Args:
-        texts: What the agent said, turn by turn.
+    As in the released code they are read as one text: two calls in a turn have no thought between them. Text outside
+    the tags is no fault, except between the thought and the answer of an episode without calls.
     """
     whole = "\n".join(texts).strip()
     tags = [f"{close}{name}" for close, name in _TAG.findall(whole)]
@@ -67,10 +63,9 @@ def _overlaps(crop: Interval, windows: Sequence[Interval], kind: TimeReward) -> 
 
 
 def time_reward(trajectory: Trajectory, qa: VideoQA, kind: TimeReward) -> float:
-    """How well the last crop that was carried out lies to the gold window, or to that of several which it fits best.
+    """Overlap of the last crop that was carried out with the gold window, of several with the best.
 
-    0 without a crop or a window, and where the answer itself is an interval: its overlap is the accuracy then (released
-    code).
+    0 without a crop or a window, and where the answer is an interval: its overlap is the accuracy (released code).
     """
     crop = last_look(trajectory)
     if crop is None or qa.answer_type in INTERVAL_TYPES:
@@ -82,11 +77,8 @@ def longvt_score(trajectory: Trajectory, acc: float, fmt: float, time: float, we
     """``w_acc * R_acc + w_fmt * R_fmt + w_time * R_time + w_tool * [tool used and R_acc >= 0.5]``.
 
     Args:
-        trajectory: The finished episode.
-        acc: How right the answer is, 0.0 to 1.0.
         fmt: 1.0 where :func:`format_ok`, else 0.0.
         time: See :func:`time_reward`.
-        weights: Weights of the terms.
     """
     terms = {
         "acc": weights.acc * acc,

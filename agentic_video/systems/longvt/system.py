@@ -1,4 +1,4 @@
-"""LongVT: skims the whole video, then crops stretches of it, and is paid for how its last crop covers the evidence.
+"""LongVT: skims the whole video, then crops stretches of it; its reward pays for how the last crop covers the evidence.
 
 Yang et al., "LongVT: Incentivizing 'Thinking with Long Videos' via Native Tool Calling". The constants are the paper's
 where it gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
@@ -8,18 +8,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.grounding.looks import NOTE
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
+from agentic_video.systems.base import EpisodeView, OverviewKind, System
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, one_clip, overview_as
+from agentic_video.systems.overview import PixelBoundedSystem
+from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.shown import one_clip
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.crop_video import ARGUMENTS, NAME, SCHEMA, CropLimits, CropRequest, PastEnd, check_crop
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
@@ -28,50 +27,33 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
-from agentic_video.utils.choices import check_choice
-from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
-from agentic_video.video.sizes import PixelBudget, fit_size
 
 VideoPath = Literal["path", "name", "none"]
-"""What the agent is told of the video's path, which it repeats in each call: ``path``, the file's ``name`` alone, or
-``none`` (then calls need no ``video_path``)."""
+"""The video's path as the agent is told it and repeats it in each call: ``path``, the file's ``name``, or ``none``."""
 
 
 @dataclass(frozen=True)
-class LongVT(System):
+class LongVT(PixelBoundedSystem):
     """The constants of LongVT; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an
-            external frame selector, whose times the rows hold), ``retrieval`` or ``none``.
-        overview_fps: Frames a second of the first view, where it is ``rate``.
-        overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         frames_as: How the first view is shown: ``images`` (in RL) or ``video`` (one clip, as in SFT and evaluation:
             half the tokens). A crop's frames are images.
-        min_pixels: Least pixels of a shown frame.
-        max_pixels: Most pixels of a shown frame.
-        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
         crop_fps: Frames a second of a crop.
         crop_min_frames: Least frames of a crop.
         crop_max_frames: Most frames of a crop.
-        crop_past_end: What becomes of a crop that ends after the video does: ``refused`` (in RL) or ``clamped`` (the
-            released script for one question).
-        video_path: What the agent is told of the video's path and repeats in its calls: ``path``, ``name`` (the file's
-            alone) or ``none`` (calls need none).
+        crop_past_end: A crop that ends after the video does is ``refused`` (in RL) or ``clamped`` (the released script
+            for one question).
+        video_path: The video's path as the agent is told it and repeats it in its calls: ``path``, ``name`` (the
+            file's alone) or ``none`` (calls need none).
         max_calls: Most calls of an episode, refused ones included: the reply to the last one ends it.
         max_turns: Most generations.
-        max_images: Most images of an episode, the first view included.
-        prompt: Name of the system message's template in ``agentic_video/systems/<system>/prompts``, or a file.
-        task_prompt: The same of what follows the frames in the user's message.
-        path_line: How the user's message ends where the path is told; ``{path}`` is filled in.
+        task_prompt: Template, or file, of what follows the frames in the user's message.
+        path_line: End of the user's message where the path is told; ``{path}`` is filled in.
         crop_notice: Follows the frames of a crop.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
-            ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
         max_answer_chars: An answer of so many characters or more earns nothing, nor does its format.
         time_reward: What the last crop is paid for: ``iou`` with the gold window, or ``recall`` of it.
-        weights: Weights of the reward.
     """
 
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
@@ -79,10 +61,6 @@ class LongVT(System):
     overview: OverviewKind = "rate"
     overview_fps: float = 1.0
     overview_max_frames: int = 512
-    frames_as: FramesAs = "images"
-    min_pixels: int = 784
-    max_pixels: int = 50_176
-    size_factor: int = 28
     crop_fps: float = 1.0
     crop_min_frames: int = 1
     crop_max_frames: int = 128
@@ -95,8 +73,6 @@ class LongVT(System):
     task_prompt: str = "longvt_task"
     path_line: str = "\n\nThe path of this video is {path}"
     crop_notice: str = "These are the frames of the stretch, in order."
-    option_format: str = "{letter}. {text}"
-    answer_match: MatchRule = "robust"
     max_answer_chars: int = 1_000
     time_reward: TimeReward = "iou"
     weights: LongVTWeights = field(default_factory=LongVTWeights)
@@ -106,51 +82,31 @@ class LongVT(System):
     run_last_call = True
 
     def __post_init__(self) -> None:
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_choice("crop_past_end", self.crop_past_end, get_args(PastEnd))
-        check_choice("video_path", self.video_path, get_args(VideoPath))
-        check_choice("time_reward", self.time_reward, get_args(TimeReward))
+        super().__post_init__()
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         self.limits()
 
     def with_calls(self, count: int) -> System:
-        """See :meth:`System.with_calls`; one more is allowed than can be followed by an answer."""
+        """One more call is allowed than can be followed by an answer."""
         return replace(self, max_turns=count + 1, max_calls=count + 1) if count else self.direct()
 
     def direct(self) -> System:
-        """See :meth:`System.direct`; the user's message, too, says nothing of tools."""
+        """The user's message, too, has no word of tools."""
         return replace(self, max_turns=1, prompt="direct", task_prompt="longvt_question", video_path="none")
 
     def limits(self) -> CropLimits:
-        """What one crop may show."""
+        """Limits of one crop."""
         return CropLimits(self.crop_fps, self.crop_min_frames, self.crop_max_frames, self.crop_past_end)
 
-    @property
-    def view_budget(self) -> ViewBudget:
-        return ViewBudget(self.min_pixels, self.max_pixels)
-
-    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
-        """(width, height) at which frames of this video are shown."""
-        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
-
     def named(self, video: Video) -> str:
-        """What the video is called to the agent; empty where it isn't told."""
+        """The video's path as the agent is told it; empty where it isn't."""
         return {"path": video.path, "name": PurePath(video.path).name, "none": ""}[self.video_path]
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info, path = view.video.info, self.named(view.video)
-        frames = await overview_frames(
-            self.overview,
-            view,
-            count=self.overview_max_frames,
-            size=self.frame_size(info),
-            fps=self.overview_fps,
-        )
-        instructions = fill(
-            load_prompt(self.prompt),
+        frames = await self.first_frames(view, self.overview_max_frames, self.frame_size(info))
+        instructions = self.instructions(
             tools=json.dumps(_schema(with_path=bool(path))),
             call=json.dumps({"name": NAME, "arguments": _example(path)}, ensure_ascii=False),
             fps=self.crop_fps,
@@ -159,10 +115,10 @@ class LongVT(System):
         )
         asked = fill(
             load_prompt(self.task_prompt),
-            question=question_text(view.qa, self.option_format),
+            question=self.question(view.qa),
             path=fill(self.path_line, path=path) if path else "",
         )
-        clip = one_clip(overview_as(self.frames_as, self.overview), frames)
+        clip = one_clip(self.overview_as, frames)
         shown: tuple[Part, ...] = (clip,) if clip else tuple(frames)
         return (Message("system", (instructions.strip(),)), Message("user", (*shown, asked.rstrip())))
 
@@ -170,36 +126,27 @@ class LongVT(System):
         return parse_turn(text)
 
     def is_last(self, view: EpisodeView) -> bool:
-        """See :meth:`System.is_last`: the reply to the last call ends the episode, too."""
+        """The reply to the last call ends the episode, too."""
         return super().is_last(view) or _asked(view.turns) >= self.max_calls
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         if isinstance(action, Illegal):
             return None
-        crops: list[CropRequest | ToolError] = []
+        parts: list[Part] = []
+        legal = 0
         for call in self._carried_out(view.turns[-1], view.turns[:-1]):
             try:
-                crops.append(self.crop(call, view.video))
+                crop = self.crop(call, view.video)
             except ToolError as error:
-                crops.append(error)
-        legal = [crop for crop in crops if isinstance(crop, CropRequest)]
-        illegal = len(action.calls) - len(legal)
-        parts: list[Part] = []
-        for number, crop in enumerate(crops):
-            between = "\n" if number else ""
-            if isinstance(crop, CropRequest):
-                first, *rest = reply(await self.look(crop, view.video), self.crop_notice)
+                first, *rest = reply((), f"Error: {error}.")
             else:
-                first, *rest = reply((), f"Error: {crop}.")
-            parts += [f"{between}{first}", *rest]
-        return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=illegal)
+                legal += 1
+                first, *rest = reply(await self.look(crop, view.video), self.crop_notice)
+            parts += ["\n" + str(first) if parts else first, *rest]
+        return Observation(tuple(parts), legal_calls=legal, illegal_calls=len(action.calls) - legal)
 
     def crop(self, call: ToolCall, video: Video) -> CropRequest:
-        """What a call asks for.
-
-        Raises:
-            ToolError: The call is illegal; the message is what the agent is told.
-        """
+        """The crop that a call asks for."""
         path = self.named(video)
         return check_crop(call.arguments, video.info.duration, self.limits(), (path,) if path else ())
 
@@ -213,10 +160,7 @@ class LongVT(System):
         return calls[: max(0, self.max_calls - _asked(before))]
 
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
-        """See :meth:`System.after`: the last crop that was carried out, as the interval that was looked at last.
-
-        A crop whose frames didn't fit any more was not shown, and doesn't count.
-        """
+        """Note the last crop that was carried out; one whose frames no longer fitted doesn't count."""
         last: CropRequest | None = None
         for number, turn in enumerate(trajectory.turns):
             run = trajectory.end is EndReason.TURN_LIMIT and number == len(trajectory.turns) - 1
@@ -228,9 +172,6 @@ class LongVT(System):
                 except ToolError:
                     continue
         return {} if last is None else {NOTE: list(last.interval)}
-
-    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         fits = len(trajectory.answer or "") < self.max_answer_chars
@@ -250,7 +191,7 @@ def _asked(turns: tuple[Turn, ...]) -> int:
 
 
 def _schema(with_path: bool) -> dict[str, Any]:
-    """The tool as the agent is told of it."""
+    """The tool's JSON schema for the prompt."""
     function = SCHEMA["function"]
     names = ARGUMENTS if with_path else ARGUMENTS[1:]
     properties = {name: function["parameters"]["properties"][name] for name in names}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentic_video.systems.blocks import read_blocks
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import crop_video
 from agentic_video.tools.arguments import MAX_CALL_CHARS, read_call
 from agentic_video.tools.base import ToolError
@@ -20,7 +20,7 @@ CUT_MARK = " [truncated]"
 """Follows a summary that was cut at its token limit (released code)."""
 
 FORGED = ("<tool_response>", "<|")
-"""What only the environment writes: a reply, and the model's special tokens."""
+"""Text that only the environment writes: a reply, and the model's special tokens."""
 
 _OTHER_NAMES = {"start": "start_time", "end": "end_time"}
 _CODE = re.compile(r"(?:print\s*\(\s*)?(\w{1,40})\s*\((.*)\)")
@@ -31,14 +31,10 @@ _ANY_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
 
 
 def parse_turn(text: str, max_calls: int, fallback: bool = True) -> Action:
-    """Read a turn: closed calls are carried out, whatever else it says; else its first closed answer counts.
+    """Read a turn: its closed calls, whatever else it holds; else its first closed answer; else, with ``fallback``, its
+    text.
 
-    What stands inside a thought, or inside any other block, is text.
-
-    Args:
-        text: What the agent said.
-        max_calls: Calls beyond these become one that is refused.
-        fallback: Whether a turn with neither a call nor an answer in tags answers with its text (released code).
+    Calls beyond ``max_calls`` become one that is refused. Text inside a thought, or any other block, is text.
     """
     read = read_blocks(text, TAGS)
     calls: list[ToolCall] = []
@@ -65,9 +61,9 @@ def begins_call(text: str) -> bool:
 
 
 def untagged_answer(text: str) -> str:
-    """What a turn without an answer in tags answers: the text behind its thought, else its last line (released code).
+    """The answer of a turn without one in tags: the text behind its thought, else its last line (released code).
 
-    Tags are left out; an empty text is no answer, nor is one that plays somebody else's part.
+    Tags are left out; empty and forged texts are no answer.
     """
     if any(mark in text for mark in FORGED):
         return ""
@@ -92,28 +88,25 @@ def _read_block(tag: str, body: str) -> list[ToolCall]:
 
 
 def read_code(line: str) -> ToolCall:
-    """A call that is written as code: ``crop_video(start_time=10, end_time=20)``, perhaps inside ``print(..)``.
+    """Read a call written as code, perhaps inside ``print(..)``; unnamed arguments are in the schema's order.
 
-    Arguments without names are ``video_path``, ``start_time``, ``end_time`` in this order. Nothing is ever executed.
-
-    Raises:
-        ToolError: It isn't one function with numbers and texts as arguments.
+    Nothing is ever executed.
     """
-    found = _CODE.match(line)
-    if found is None:
+    call = _CODE.match(line)
+    if call is None:
         raise ToolError("the call is not a function with its arguments")
-    name, inside = found[1], found[2]
+    name, inside = call[1], call[2]
     if line.startswith("print"):
         inside = inside.rstrip().removesuffix(")")
     arguments: dict[str, Any] = {}
     position = 0
     while position < len(inside):
-        one = _ARGUMENT.match(inside, position)
-        if one is None or len(arguments) >= len(crop_video.ARGUMENTS):
+        found = _ARGUMENT.match(inside, position)
+        if found is None or len(arguments) >= len(crop_video.ARGUMENTS):
             raise ToolError("the arguments of the call can't be read")
-        key = one[1] or crop_video.ARGUMENTS[len(arguments)]
-        arguments[key] = float(one[4]) if one[4] else one[2] if one[2] is not None else one[3]
-        position = one.end()
+        key = found[1] or crop_video.ARGUMENTS[len(arguments)]
+        arguments[key] = float(found[4]) if found[4] else found[2] if found[2] is not None else found[3]
+        position = found.end()
     return ToolCall(name, arguments)
 
 
@@ -132,34 +125,25 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "Each frame comes after its time.",
     "video": "They come as one video, after the times of its first and its last frame.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bool = True) -> tuple[Part, ...]:
-    """Each image after its time: ``<12.5 seconds>`` (released code).
-
-    A clip comes after both ends: ``<0.0 to 59.9 seconds>``.
-
-    Args:
-        labels: Whether times are written at all.
-    """
-    if clip := one_clip(frames_as, frames):
-        if not labels:
-            return (clip,)
-        return (f"<{clip.times[0]:.1f} to {clip.times[-1]:.1f} seconds>", clip)
-    if not labels:
-        return tuple(frames)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"<{frame.time:.1f} seconds>", frame]
-    return tuple(parts)
+    """Each image after its time, ``<12.5 seconds>``; a clip after both ends (released code). ``labels`` switches them
+    off."""
+    shown = with_labels(
+        frames,
+        frames_as,
+        lambda _, frame: f"<{frame.time:.1f} seconds>",
+        lambda first, last: f"<{first.time:.1f} to {last.time:.1f} seconds>",
+    )
+    return shown if labels else tuple(part for part in shown if not isinstance(part, str))
 
 
 def harmless(text: str) -> str:
-    """A sub-agent's text as the agent is shown it: it can't close the reply that it stands in, nor open a tag.
+    """A sub-agent's text that can neither close the reply that it stands in nor open a tag.
 
-    Special tokens of the model are written as plain text wherever they stand
-    (:class:`agentic_video.rollout.tokens.ChatFormat`); the tags of the grammar are no special tokens.
+    Special tokens of the model become plain text in :class:`agentic_video.rollout.tokens.ChatFormat`.
     """
     return " ".join(text.replace("<", "(").replace(">", ")").split())
 

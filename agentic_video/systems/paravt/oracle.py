@@ -6,7 +6,7 @@ from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 
 NOTHING = "nothing flashes"
-"""What a sub-agent says of a stretch without the event."""
+"""A sub-agent's reply for a stretch without the event."""
 
 
 def crop(start: int, end: int) -> str:
@@ -29,12 +29,12 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: st
 
 
 def asides(qa: VideoQA, request: AsideRequest) -> str:
-    """What a sub-agent says of the frames that it is shown: the event, a sign that points to it, or nothing."""
+    """A sub-agent's reply: the event, a sign that points to it, or nothing."""
     time = qa.extra.get("event_time")
     if time is None:
         return NOTHING
     shown = [frame.time for frame in request.frames]
-    if any(abs(one - time) < qa.extra["event_seconds"] / 2 for one in shown):
+    if any(abs(frame_time - time) < qa.extra["event_seconds"] / 2 for frame_time in shown):
         return f"it is {qa.extra['beside' if qa.extra['kind'] == 'span' else 'answer_text']}"
     if qa.extra["kind"] in ("search", "span"):
         return "later" if shown[0] < time else "earlier"

@@ -55,9 +55,9 @@ def words(text: str) -> list[str]:
 
 
 def word_f1(answer: str, reference: str) -> float:
-    """F1 of an answer's words, each of which is found once (released code); 1.0 for equal texts, 0.0 to 1.0.
+    """F1 of an answer's words, each found once (released code); 1.0 for equal texts.
 
-    An answer without words is right for no reference: in the released code ``.`` equals ``A``, as both have none.
+    An answer without words is never right: in the released code ``.`` equals ``A``.
     """
     if len(answer) > MAX_MATCH_CHARS:
         return 0.0
@@ -75,8 +75,7 @@ def same_words(answer: str, reference: str) -> float:
 
 
 def scored_text(trajectory: Trajectory) -> str:
-    """What the format is read from: all that the agent said, the beginning of each reply that it was given included,
-    without the tools' replies."""
+    """The text whose format is scored: the agent's turns with their given beginnings, without tools' replies."""
     return "".join(turn.text for turn in trajectory.turns)
 
 
@@ -84,9 +83,7 @@ def format_score(text: str, called: bool, weights: ParaVTWeights) -> float:
     """The format's score, at most 1; below 0 where there is nothing but a thought that is too short and never closed.
 
     Args:
-        text: See :func:`scored_text`.
         called: Whether a call was carried out.
-        weights: Its parts.
     """
     thinks = len(_first_thought(text).strip()) >= MIN_THOUGHT
     closed = "</think>" in text
@@ -160,13 +157,7 @@ def format_ok(trajectory: Trajectory) -> bool:
 
 
 def paravt_score(trajectory: Trajectory, acc: float, weights: ParaVTWeights) -> Score:
-    """``acc + format + tool``.
-
-    Args:
-        trajectory: The finished episode.
-        acc: How right the answer is, from 0 to 1.
-        weights: Weights of the terms.
-    """
+    """``acc + format + tool``."""
     called = trajectory.tool_calls > 0
     terms = {
         "acc": weights.acc * acc,

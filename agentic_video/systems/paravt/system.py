@@ -11,13 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.base import EpisodeView, Grader, System
+from agentic_video.systems.overview import PixelBoundedSystem
 from agentic_video.systems.paravt.grammar import (
     CUT_MARK,
     LABELS,
@@ -28,8 +27,7 @@ from agentic_video.systems.paravt.grammar import (
     reply,
 )
 from agentic_video.systems.paravt.reward import ParaVTWeights, paravt_score, same_words, word_f1
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.crop_video import SCHEMA, CropLimits, CropRequest, check_crop
 from agentic_video.types.action import REFUSED, Action, Calls, Illegal, ToolCall
@@ -38,26 +36,24 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, recorded_frames
-from agentic_video.utils.choices import check_choice
 from agentic_video.utils.units import clock
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
-from agentic_video.video.sizes import PixelBudget, fit_size
 
 CropsAs = Literal["summary", "frames"]
-"""What answers a crop: a sub-agent's summary (released training), or its frames (released evaluation)."""
+"""Reply to a crop: a sub-agent's summary (released training), or its frames (released evaluation)."""
 OpenMatch = Literal["f1", "exact", "judge"]
-"""How an open answer is graded: by its words (their F1), as the same words, or by the judge (1, 0.5 or 0)."""
+"""Grade of an open answer: by its words (their F1), as the same words, or by the judge (1, 0.5 or 0)."""
 REPLIES = {
     "summary": "A helper looks at the stretch, {max_frames} frames at most, and tells you in words what it shows; you "
     "don't see these frames yourself, so ask for stretches that are short enough.",
     "frames": "You are then shown the stretch, in {max_frames} frames at most, so ask for short ones.",
 }
-"""What the instructions say of a crop's reply."""
+"""The instructions' sentence about a crop's reply."""
 
 
 @dataclass(frozen=True)
-class ParaVT(System):
+class ParaVT(PixelBoundedSystem):
     """The constants of ParaVT; each is a config key under ``agentic_video.system``.
 
     Attributes:
@@ -66,21 +62,17 @@ class ParaVT(System):
         overview_least: Fewest frames of the overview. Their number is drawn for each video, the same for all its
             rollouts, from this one, twice, four times ... as many, up to ``overview_frames``.
         overview_frames: Most frames of the overview; with as many as the fewest nothing is drawn.
-        overview_fps: Frames a second of the overview, where it is ``rate``.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the times of its first and its last: half the tokens).
         frame_labels: Whether frames that the agent is shown come after their times.
-        min_pixels: Least pixels of a shown frame.
-        max_pixels: Most pixels of a shown frame.
-        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
-        crops_as: What answers a crop: ``summary`` (a sub-agent, the same model, sees its frames and describes them) or
+        crops_as: Reply to a crop: ``summary`` (a sub-agent, the same model, sees its frames and describes them) or
             ``frames`` (the agent sees them itself).
         crop_fps: Frames a second of a crop.
         crop_max_frames: Most frames of a crop.
         summary_tokens: Most tokens of a sub-agent's summary.
-        subagent_prompt: Template of what a sub-agent is asked, or a file.
+        subagent_prompt: Template of a sub-agent's task, or a file.
         max_asides: Most sub-agents of an episode; calls beyond them are refused.
-        train_asides: Whether what sub-agents say is trained on, with the episode's advantage.
+        train_asides: Whether sub-agents' replies are trained on, with the episode's advantage.
         max_calls: Most calls of one turn; those beyond it are refused.
         max_turns: Most generations.
         run_last_call: Whether calls of the last turn are carried out, and counted, before the episode ends.
@@ -88,24 +80,15 @@ class ParaVT(System):
             empty asks for none.
         reply_prefix: What each of the agent's replies begins with; it is given, not sampled.
         max_images: Most images of an episode; those that sub-agents see don't count.
-        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
-            ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
         open_match: How an open answer is graded: ``f1`` (of its words), ``exact`` (the same words) or ``judge``.
         answer_fallback: Whether a turn with neither a call nor an answer in tags answers with its text.
-        weights: Weights of the reward.
     """
 
     name: str = "paravt"
-    overview: OverviewKind = "uniform"
     overview_least: int = 4
     overview_frames: int = 64
     overview_fps: float = 1.0
-    frames_as: FramesAs = "images"
     frame_labels: bool = True
-    min_pixels: int = 784
-    max_pixels: int = 50_176
     size_factor: int = 32
     crops_as: CropsAs = "summary"
     crop_fps: float = 1.0
@@ -121,8 +104,6 @@ class ParaVT(System):
     reply_prefix: str = "<think>\n"
     max_images: int = 304
     prompt: str = "paravt"
-    option_format: str = "{letter}. {text}"
-    answer_match: MatchRule = "robust"
     open_match: OpenMatch = "f1"
     answer_fallback: bool = True
     weights: ParaVTWeights = field(default_factory=ParaVTWeights)
@@ -130,11 +111,7 @@ class ParaVT(System):
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_choice("open_match", self.open_match, get_args(OpenMatch))
-        check_choice("crops_as", self.crops_as, get_args(CropsAs))
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
+        super().__post_init__()
         if not 1 <= self.overview_least <= self.overview_frames:
             raise ValueError(
                 f"overview_least must be from 1 to overview_frames, got {self.overview_least} and "
@@ -145,30 +122,26 @@ class ParaVT(System):
         self.crop_limits()
 
     def with_frames(self, count: int) -> System:
-        """See :meth:`System.with_frames`; every video gets so many."""
-        return replace(super().with_frames(count), overview_least=count)  # type: ignore[type-var]
+        """Every video gets so many."""
+        if self.overview == "none":
+            raise ValueError(f"{self.name} has no such number of frames")
+        more = max(0, count - self.overview_frames)
+        return replace(self, overview_frames=count, overview_least=count, max_images=self.max_images + more)
 
     def first_view_counts(self) -> tuple[int, ...]:
-        """See :meth:`System.first_view_counts`: all that videos draw from."""
-        return tuple(self._overview_counts()) if self.overview == "uniform" else super().first_view_counts()
+        """Numbers of overview frames that videos draw from."""
+        if self.overview == "uniform":
+            return tuple(self._overview_counts())
+        return (self.overview_frames,) if self.overview == "rate" else ()
 
     def crop_limits(self) -> CropLimits:
-        """What one crop may show; an end behind the video's is moved to it (released code)."""
+        """Limits of one crop; an end behind the video's is moved to it (released code)."""
         return CropLimits(fps=self.crop_fps, max_frames=self.crop_max_frames, past_end="clamped")
 
-    @property
-    def view_budget(self) -> ViewBudget:
-        return ViewBudget(self.min_pixels, self.max_pixels)
-
-    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
-        """(width, height) at which frames of this video are shown."""
-        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
-
     def overview_count(self, video: str) -> int:
-        """Number of overview frames, by the name of the video's file alone: the same for all rollouts of its questions.
+        """Number of overview frames, drawn by the name of the video's file: the same for all rollouts of its questions.
 
-        Unlike Python's ``hash`` of the path, which the released code seeds with, it is the same in every process, and
-        wherever the videos are stored.
+        Unlike Python's ``hash`` of the path (released code), it is the same in every process and folder.
         """
         counts = self._overview_counts()
         drawn = hashlib.blake2b(Path(video).name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -183,21 +156,18 @@ class ParaVT(System):
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         count = self.overview_frames if self.overview == "rate" else self.overview_count(view.qa.video)
-        frames = await overview_frames(
-            self.overview, view, count=count, size=self.frame_size(view.video.info), fps=self.overview_fps
-        )
-        instructions = fill(
-            load_prompt(self.prompt),
+        frames = await self.first_frames(view, count, self.frame_size(view.video.info))
+        instructions = self.instructions(
             frames=len(frames),
-            labels=LABELS[overview_as(self.frames_as, self.overview)] if self.frame_labels else "",
+            labels=LABELS[self.overview_as] if self.frame_labels else "",
             tool=json.dumps(dict(SCHEMA)),
             video=Path(view.qa.video).name,
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             replies=fill(REPLIES[self.crops_as], max_frames=self.crop_max_frames),
         )
-        shown = labelled(frames, overview_as(self.frames_as, self.overview), self.frame_labels)
-        question = "\n" + question_text(view.qa, self.option_format)
+        shown = labelled(frames, self.overview_as, self.frame_labels)
+        question = "\n" + self.question(view.qa)
         return (Message("system", (instructions.strip(),)), Message("user", (*shown, question)))
 
     def parse(self, text: str) -> Action:
@@ -239,7 +209,7 @@ class ParaVT(System):
         return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
 
     def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
-        """What a call asks for."""
+        """Read a call."""
         if call.name == REFUSED:
             raise ToolError(str(call.arguments["reason"]))
         return check_crop(call.arguments, info.duration, self.crop_limits())
@@ -255,7 +225,7 @@ class ParaVT(System):
         return (*labelled(frames, self.frames_as, self.frame_labels), "\n" + reply(told))
 
     async def _summary(self, request: CropRequest, frames: list[Frame], view: EpisodeView) -> tuple[Part, ...]:
-        """The reply with what a sub-agent, which sees a crop's frames and nothing else, says of them."""
+        """The reply with the summary of a sub-agent, which sees a crop's frames and nothing else."""
         asked = fill(
             load_prompt(self.subagent_prompt),
             count=len(frames),
@@ -268,7 +238,7 @@ class ParaVT(System):
         return (reply(harmless(aside.text) + ("" if aside.finished else CUT_MARK)),)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" and self.open_match == "judge" else {}
+        return super().needs(qa) if self.open_match == "judge" else {}
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if qa.answer_type == "open_ended" and self.open_match != "judge":

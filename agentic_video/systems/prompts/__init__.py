@@ -1,4 +1,4 @@
-"""Prompt templates. All are our own words; a config can name a file in place of any of them."""
+"""Prompt templates, in our own words; a config can name a file instead."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.utils.choices import did_you_mean
 
 _PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
-"""What is filled in: its name, and how it is written."""
+"""A placeholder: its name and format."""
 
 
 @lru_cache(maxsize=1)
@@ -28,11 +28,7 @@ def packaged_prompts() -> dict[str, str]:
 
 
 def load_prompt(name: str) -> str:
-    """A packaged template by its name, or the text of a file of one's own by its path.
-
-    Raises:
-        FileNotFoundError: Neither exists; the message lists the names.
-    """
+    """A packaged template by its name, or the text of a file by its path."""
     packaged = packaged_prompts()
     if name in packaged:
         return packaged[name]
@@ -52,15 +48,12 @@ def fill(template: str, **values: object) -> str:
 
 
 def check_places(template: str, known: str) -> None:
-    """Make sure that what stands in braces in somebody's template is filled in, as far as that can be told.
+    """Check the placeholders of a custom template against those of the packaged one that it replaces.
 
-    Args:
-        template: The text. Words in braces that are like none of the known ones may be meant as they are
-            (``\\boxed{A}``).
-        known: The text that it stands in the place of.
+    Words in braces unlike any of the known ones may be meant as they are (``\\boxed{A}``).
 
     Raises:
-        ValueError: A word that is almost one of the known ones, or a format that no value has.
+        ValueError: A word that is almost a known one, or a format that no value has.
     """
     names = {match[1] for match in _PLACE.finditer(known)}
     for match in _PLACE.finditer(template):
@@ -81,10 +74,6 @@ def _can_write(value: object, spec: str) -> bool:
 
 
 def question_text(qa: VideoQA, option_format: str) -> str:
-    """The question and its options, one a line.
-
-    Args:
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-    """
+    """The question and its options, one a line; ``{letter}`` and ``{text}`` are filled in."""
     options = (fill(option_format, letter=letter, text=text) for letter, text in zip(LETTERS, qa.options, strict=False))
     return "\n".join((qa.question, *options))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentic_video.systems.blocks import Block, read_blocks
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
 from agentic_video.types.action import Action, Answer, Calls, Illegal
@@ -37,12 +37,7 @@ def parse_turn(text: str) -> Action:
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
     """Each image after its real time in seconds: ``12.5s`` (released code); a clip, whose times the model is given
     otherwise, without any."""
-    if clip := one_clip(frames_as, frames):
-        return (clip,)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"{frame.time:.1f}s", frame]
-    return tuple(parts)
+    return with_labels(frames, frames_as, lambda _, frame: f"{frame.time:.1f}s")
 
 
 def times_text(frames: Sequence[Frame]) -> str:

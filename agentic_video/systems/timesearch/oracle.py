@@ -28,7 +28,7 @@ def call(thought: str, arguments: str) -> str:
 
 
 def asides(qa: VideoQA, request: AsideRequest) -> str:
-    """What the found frames tell: the answer where one of them shows the event, else that it wasn't seen."""
+    """The self-verification's reply: the answer where a found frame shows the event, else that it wasn't seen."""
     time, half = qa.extra.get("event_time"), qa.extra.get("event_seconds", 0.0) / 2
     if time is None or not any(abs(frame.time - time) < half for frame in request.frames):
         return "<think>not seen</think>"

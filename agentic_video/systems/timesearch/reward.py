@@ -33,10 +33,9 @@ class TimeSearchWeights:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Whether the episode is answered, and every turn is one thought and then one call or the answer, nothing else.
+    """The episode is answered, and every turn is one thought and then one call or the answer, nothing else.
 
-    What stands in a call isn't looked at: an unreadable one is answered with a hint, and the form stands (released
-    code).
+    The call itself isn't read: an unreadable one gets a hint, and the form stands (released code).
     """
     if trajectory.answer is None:
         return False
@@ -56,15 +55,11 @@ def mixes(trajectory: Trajectory) -> bool:
 async def accuracy(
     answer: str | None, qa: VideoQA, rule: MatchRule, max_answer_chars: int, judge: Judge | None
 ) -> float:
-    """How right an answer is, 0 to 1, by the kind of question: a choice by rule, an interval by its IoU, an order of
+    """Grade an answer, 0 to 1, by the kind of question: a choice by rule, an interval by its IoU, an order of
     parts by equality, all else by the judge, 0 or 1.
 
     Args:
-        rule: For multiple choice.
         max_answer_chars: An open-ended answer of so many characters isn't shown to the judge: it is wrong.
-
-    Raises:
-        EndpointError: The judge is needed and there is none, or it gave no grade.
     """
     if answer is None:
         return 0.0
@@ -78,7 +73,7 @@ async def accuracy(
 
 
 def verified_answer(said: str) -> str:
-    """What the self-verification answers: the text of its last answer tag, or all of it where there is none."""
+    """The self-verification's answer: the text of its last answer tag, else all of it."""
     return answer_or_all(said).strip()
 
 
@@ -86,10 +81,7 @@ def timesearch_score(trajectory: Trajectory, acc: float, verified: float, weight
     """``w_format * format + w_acc * acc + w_completeness * [acc > 0.5][verified > 0.5]``.
 
     Args:
-        trajectory: The finished episode.
-        acc: Grade of the answer from 0 to 1.
         verified: Grade of what the same policy answers from the searched frames alone; 0 where it wasn't asked.
-        weights: Weights of the terms.
     """
     fmt = float(format_ok(trajectory))
     terms = {

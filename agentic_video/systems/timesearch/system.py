@@ -8,14 +8,14 @@ docs/fidelity.md lists each with its source.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.base import EpisodeView, Grader, OverviewKind, System
+from agentic_video.systems.overview import VideoSystem, ViewBudget
+from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.timesearch.grammar import (
     ANSWER_CLOSE,
     CALL_CLOSE,
@@ -41,7 +41,6 @@ from agentic_video.types.message import Message, Observation, ObservationRole, P
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames, runs_of_size
-from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.retrieval.dpp import greedy_map, relative_relevance
 from agentic_video.video.retrieval.retriever import MAX_COMPARED
@@ -49,48 +48,36 @@ from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 VERIFIED = "csv"
-"""Of a trajectory's notes: what the self-verification said."""
+"""Note of a trajectory: the self-verification's reply."""
 
 
 @dataclass(frozen=True)
-class TimeSearch(System):
+class TimeSearch(VideoSystem):
     """The constants of TimeSearch-R; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the preview's frames are chosen: ``rate``, ``uniform``, ``keyframes``, ``listed`` (by an external
-            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
-        overview_fps: Frames a second of the preview, where it is ``rate``.
-        overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         overview_tokens: Visual tokens of the preview: what they leave a frame bounds its size.
         min_frame_tokens: Least visual tokens of a preview's frame (or of two that are one in a clip).
         max_frame_tokens: And the most.
         frames_as: How the preview is shown: ``video`` (one clip: half the tokens) or ``images`` (each frame by itself,
             after its time).
-        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
         pool_fps: Frames a second that are searched.
         pool_max_frames: Most frames that are searched; in a longer video they lie further apart.
         seek_frames: Most frames that a search shows, and how many it shows where the call doesn't say.
         seek_min_tokens: Least visual tokens of a frame that a search shows.
         seek_max_tokens: And the most.
         max_query_chars: A search for a longer text is refused.
-        max_turns: Most generations; the last one must answer.
-        max_images: Most images of an episode, the preview included.
         prompt: Name of the template of what follows the preview, or a file.
         tools_prompt: The same of the system message, which describes the tool; empty for none.
         reply: Follows the frames of a search; ``{times}`` is filled in.
         hint: Follows the reason why a call couldn't be carried out.
-        observation_role: Whose messages replies are: ``tool`` (released) or ``user``.
+        observation_role: Role of replies: ``tool`` (released) or ``user``.
         response_tags: Whether a reply stands between ``<tool_response>`` and ``</tool_response>``, for models whose
             chat template doesn't write these around a tool's message, and for replies that are a user's.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers: ``leading_letter`` (released: the letter that an answer starts
-            with), ``robust`` (letters and option texts in any common dress), ``strict``, ``exact``, ``one_letter`` or
-            ``last_letter``.
         max_answer_chars: An open-ended answer of so many characters is wrong.
         csv: Whether the policy is asked again, after an answered episode, with the searched frames alone.
         csv_prompt: Name of the template of that question's system message, or a file; empty for none.
-        csv_tokens: Most tokens of what it then says.
-        weights: Weights of the reward.
+        csv_tokens: Most tokens of its reply.
     """
 
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
@@ -120,7 +107,6 @@ class TimeSearch(System):
     )
     observation_role: ObservationRole = "tool"
     response_tags: bool = False
-    option_format: str = "{letter}. {text}"
     answer_match: MatchRule = "leading_letter"
     max_answer_chars: int = 100
     csv: bool = True
@@ -130,9 +116,7 @@ class TimeSearch(System):
     stop: tuple[str, ...] = (CALL_CLOSE, ANSWER_CLOSE)
 
     def __post_init__(self) -> None:
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        super().__post_init__()
         for name in ("overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
@@ -146,20 +130,23 @@ class TimeSearch(System):
         return PixelBudget(least * self.size_factor**2, most * self.size_factor**2, self.size_factor)
 
     def direct(self) -> System:
-        return replace(super().direct(), tools_prompt="")  # type: ignore[type-var]
+        """The user's message alone."""
+        overview: OverviewKind = "uniform" if self.overview == "none" else self.overview
+        return replace(self, max_turns=1, prompt="direct", overview=overview, tools_prompt="")
 
     @property
     def view_budget(self) -> ViewBudget:
+        """The preview's bounds, for a baseline."""
         bounds = self._budget(self.min_frame_tokens, self.max_frame_tokens)
         return ViewBudget(bounds.min_pixels, bounds.max_pixels, self.overview_tokens)
 
     def overview_size(self, info: VideoInfo) -> tuple[int, int]:
-        """(width, height) of the preview's frames: what ``overview_tokens`` leaves each (or each two of a clip), within
+        """(width, height) of the preview's frames: each one's (or two's of a clip) share of ``overview_tokens`` within
         the limits of a frame; never less than a little above the lower one (released code)."""
         count = min(self.overview_max_frames, info.num_frames)
         if self.overview == "rate":
             count = min(count, math.ceil(info.duration * self.overview_fps))
-        together = 2 if overview_as(self.frames_as, self.overview) == "video" else 1
+        together = 2 if self.overview_as == "video" else 1
         cell = self.size_factor**2
         share = min(self.max_frame_tokens * cell, self.overview_tokens * cell * together / max(count, 1))
         least = self.min_frame_tokens * cell
@@ -172,16 +159,10 @@ class TimeSearch(System):
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
-        frames = await overview_frames(
-            self.overview,
-            view,
-            count=self.overview_max_frames,
-            size=self.overview_size(info),
-            fps=self.overview_fps,
-        )
+        frames = await self.first_frames(view, self.overview_max_frames, self.overview_size(info))
         words = {"duration": info.duration, "max_turns": self.max_turns, "seek_frames": self.seek_frames}
-        shown = labelled(frames, overview_as(self.frames_as, self.overview))
-        asked = fill(load_prompt(self.prompt), **words) + question_text(view.qa, self.option_format)
+        shown = labelled(frames, self.overview_as)
+        asked = self.instructions(**words) + self.question(view.qa)
         opening = (Message("user", (*shown, "\n" + asked)),)
         if not self.tools_prompt:
             return opening
@@ -205,18 +186,13 @@ class TimeSearch(System):
         return Observation(self._reply((), f"Error: {reason}.{self.hint}"), illegal_calls=1)
 
     def _reply(self, shown: Sequence[Part], told: str) -> tuple[Part, ...]:
-        """What answers a call: frames after their times, if any, and a text."""
+        """A call's reply: frames after their times, if any, and a text."""
         first, last = ("<tool_response>\n", "\n</tool_response>") if self.response_tags else ("", "")
         parts = (first, *shown, told + last) if shown else (first + told + last,)
         return tuple(part for part in parts if part != "")
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
-        """The frames that a call asks for, in order of time.
-
-        Raises:
-            ToolError: The call is illegal; the message is what the agent is told.
-            VideoError: A frame can't be read.
-        """
+        """The frames that a call asks for, in order of time."""
         if call.name != seek_video_frames.NAME:
             raise ToolError(f"there is no such tool, only {seek_video_frames.NAME}")
         info = video.info
@@ -224,35 +200,30 @@ class TimeSearch(System):
         return await video.frames(await self.select(request, video), self.seek_size(info))
 
     async def select(self, request: SeekRequest, video: Video) -> list[int]:
-        """Which frames a legal search shows.
-
-        Raises:
-            ToolError: There is no retrieval model to search with.
-            VideoError: A frame can't be read.
-        """
+        """Select the frames of a legal search."""
         info = video.info
         pool = pool_indices(info.num_frames, info.shown_seconds, self.pool_fps, self.pool_max_frames)
-        start, end = await video.places((request.start, request.end), self.seek_size(info))
+        start, end = await video.frame_positions((request.start, request.end), self.seek_size(info))
         candidates = within(pool, start, end)
         if len(candidates) <= request.count:
             return candidates
         if not request.query:
             return [candidates[place] for place in uniform_indices(len(candidates), request.count)]
-        if not video.finds:
+        if not video.can_search:
             raise ToolError("a query can't be searched for here: there is no retrieval model")
         scores, alike = await video.similarities(request.query, candidates)
         return [candidates[place] for place in greedy_map(relative_relevance(scores), alike, request.count)]
 
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
-        """Completeness self-verification (paper): what the same policy answers from the searched frames
-        alone, without preview and tools. Not asked where there is no answer or no frame, for which nothing is paid."""
+        """Completeness self-verification (paper): the same policy answers from the searched frames alone, without
+        preview and tools. Not asked where there is no answer or no frame, for which nothing is paid."""
         refs = searched(trajectory)
         if not self.csv or trajectory.answer is None or not refs:
             return {}
         frames: list[Frame] = []
         for size, indices in runs_of_size(refs):
             frames += await view.video.frames(indices, size)
-        question = f"\nQuestion: {question_text(view.qa, self.option_format)}"
+        question = f"\nQuestion: {self.question(view.qa)}"
         asked = [Message("user", (*labelled(frames), question))]
         if self.csv_prompt:
             asked.insert(0, Message("system", (load_prompt(self.csv_prompt).strip(),)))
@@ -260,19 +231,18 @@ class TimeSearch(System):
         return {VERIFIED: aside.text}
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        """See :meth:`System.demonstration_score`; only training has a policy that is asked again."""
+        """Only training has a policy that is asked again."""
         weights = replace(self.weights, completeness=0.0)
         return await replace(self, weights=weights).score(trajectory, qa, graders)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
-        return await self.accuracy(trajectory.answer, qa, graders)
+        return await self._accuracy(trajectory.answer, qa, graders)
 
-    async def accuracy(self, answer: str | None, qa: VideoQA, graders: Graders) -> float:
-        """See :func:`~agentic_video.systems.timesearch.reward.accuracy`."""
+    async def _accuracy(self, answer: str | None, qa: VideoQA, graders: Graders) -> float:
         return await accuracy(answer, qa, self.answer_match, self.max_answer_chars, graders.judge)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" and qa.extra.get("type") != SEQUENCE else {}
+        return {} if qa.extra.get("type") == SEQUENCE else super().needs(qa)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = 0.0 if mixes(trajectory) else await self.grade(trajectory, qa, graders)
@@ -280,10 +250,10 @@ class TimeSearch(System):
         verified = 0.0
         # A wrong answer earns no completeness: what the verification said needs no grade.
         if acc > 0.5 and isinstance(said, str):
-            verified = await self.accuracy(verified_answer(said), qa, graders)
+            verified = await self._accuracy(verified_answer(said), qa, graders)
         return timesearch_score(trajectory, acc, verified, self.weights)
 
 
 def searched(trajectory: Trajectory) -> Sequence[FrameRef]:
-    """The frames that searches have shown, in the order in which they were."""
+    """The frames that searches have shown, in order."""
     return recorded_frames([part for turn in trajectory.turns for part in turn.observation])

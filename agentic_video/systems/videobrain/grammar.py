@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.blocks import last_block
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.blocks import answer_in_tags
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
@@ -22,8 +22,7 @@ def parse_turn(text: str) -> Action:
             return Calls((read_call(text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]),))
         except ToolError as error:
             return Illegal(str(error))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 TOOLS = ("uniform_sample", "clip_sample")
@@ -42,17 +41,14 @@ LABELS: Mapping[FramesAs, str] = {
     "video": "as one video after the frame numbers of its first and its last; frames that aren't evenly spread come "
     "one by one, each after its frame number",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code).
-
-    A clip comes after both ends: ``frame 1250 to frame 2500: ``.
-    """
-    if clip := one_clip(frames_as, frames):
-        return (f"\nframe {frames[0].index} to frame {frames[-1].index}: ", clip)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"\nframe {frame.index}: ", frame]
-    return tuple(parts)
+    """Each image on a line of its own, after its number in the video; a clip after both ends (released code)."""
+    return with_labels(
+        frames,
+        frames_as,
+        lambda _, frame: f"\nframe {frame.index}: ",
+        lambda first, last: f"\nframe {first.index} to frame {last.index}: ",
+    )

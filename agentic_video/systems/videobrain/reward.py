@@ -68,11 +68,7 @@ class VideoBrainWeights:
 
 
 def question_class(qa: VideoQA) -> QuestionClass:
-    """The class of a row.
-
-    Raises:
-        RowError: The row has none, or one that doesn't exist.
-    """
+    """The class of a row."""
     value = qa.extra.get("class")
     if value not in get_args(QuestionClass):
         raise RowError(
@@ -85,14 +81,9 @@ def question_class(qa: VideoQA) -> QuestionClass:
 def gate_fault(trajectory: Trajectory, duplicate_margin: int, tools: Collection[str] = TOOLS) -> str | None:
     """The first rule of the format gate that an episode breaks, or None (paper, section 3.4 and appendix C.1).
 
-    Tags are counted over all that the agent said. Two rules are added to the published ones: each turn is one thought
-    and then one call or the answer, in this order and not inside each other (so that no count can be made up for
-    elsewhere); and a refused call fails, as it ends the released code's episode unanswered.
-
-    Args:
-        trajectory: The finished episode.
-        duplicate_margin: Two ranges whose ends are both within so many frames are the same.
-        tools: The tools that there are.
+    Tags are counted over all turns. Two rules are added to the published ones: each turn is one thought and then one
+    call or the answer, in this order and not inside each other; and a refused call fails, as it ends the released
+    code's episode unanswered. Two ranges whose ends are both within ``duplicate_margin`` frames are the same.
     """
     if trajectory.answer is None:
         return "no answer"
@@ -160,11 +151,8 @@ def videobrain_score(
     """``gate * (w_format + w_acc * acc + behaviour)``; without the gate ``w_acc * acc + behaviour``.
 
     Args:
-        trajectory: The finished episode.
         kind: The question's class; None pays no behaviour.
-        acc: Grade of the answer from 0 to 1; less than 1 is a wrong answer to the behaviour matrix.
         passed: Whether the episode passed the format gate; if not, every term is 0.
-        weights: Weights of the terms.
         gated: Whether the format is checked at all. Where it isn't, nothing is paid for it either.
     """
     if gated and not passed:

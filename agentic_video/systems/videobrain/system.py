@@ -6,16 +6,16 @@ gives them, the released code's elsewhere; docs/fidelity.md lists each with its 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.grounding.answer import grade_intervals
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
-from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.base import EpisodeView, Grader
+from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.videobrain.grammar import (
     CALL_CLOSE,
     HOW_MANY,
@@ -40,29 +40,22 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, QuestionClass, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import FrameTimes
 from agentic_video.video.sizes import fit_within
 
 AnswerMatch = Literal["judge"] | MatchRule
 IllegalCall = Literal["told", "end"]
-"""After a call that can't be carried out: ``told``: an error text, and the dialogue goes on; ``end``: the episode ends
+"""After a call that can't be carried out: ``told``: an error text, the dialogue continues; ``end``: the episode ends
 (released code)."""
 
 
 @dataclass(frozen=True)
-class VideoBrain(System):
+class VideoBrain(VideoSystem):
     """The constants of VideoBrain; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an external
-            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
-        overview_frames: Frames of the overview.
-        overview_fps: Frames a second, where ``overview`` is ``rate``.
-        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
-            as one clip, after the labels of its first and its last: half the tokens).
-        frame_times: Which frame of an evenly spread overview or ``uniform_sample`` is meant by a place between two:
+        frame_times: Frame of an evenly spread overview or ``uniform_sample`` for a place between two:
             ``nearest`` (the closest one) or ``released`` (its number cut to a whole one).
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
         max_height: And at most so many pixels high.
@@ -76,29 +69,22 @@ class VideoBrain(System):
         clip_candidates_long: And in a long video.
         long_video_frames: A video with more frames than this is long.
         max_prompt_chars: A ``clip_sample`` with a longer prompt is refused.
-        illegal_call: What follows a call that can't be carried out: ``told`` (an error text, and the dialogue goes
-            on) or ``end`` (the episode ends, as in the released code).
-        max_turns: Most generations; the last one must answer.
-        max_images: Most images of an episode, the overview included.
-        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        illegal_call: After a call that can't be carried out: ``told`` (an error text, and the dialogue continues) or
+            ``end`` (the episode ends, as in the released code).
         turn_notice: Precedes the frames of a call.
         last_turn_notice: The same before the last turn.
-        answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge (``robust``,
+        answer_match: Grading of multiple choice: ``judge`` (published), or a rule, which needs no judge (``robust``,
             ``strict``, ``exact``, ``one_letter``, ``last_letter``).
         duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
         format_gate: Whether an episode that breaks the format earns nothing. Off (ablation "w/o Reward Format Check"),
             the format is neither checked nor paid.
-        unclassed: What a row without a class is: ``refused``; ``none``, whose answers earn nothing by how they were
-            found (ablation "w/o RL Classified Dataset"); or ``direct``, ``adaptive`` or ``active``.
-        weights: Weights of the reward.
+        unclassed: A row without a class is ``refused``, earns nothing for the use of tools (``none``; ablation "w/o RL
+            Classified Dataset"), or counts as ``direct``, ``adaptive`` or ``active``.
     """
 
     name: str = "videobrain"
-    overview: OverviewKind = "uniform"
     overview_frames: int = 16
     overview_fps: float = 0.5
-    frames_as: FramesAs = "images"
     frame_times: FrameTimes = "nearest"
     max_width: int = 640
     max_height: int = 360
@@ -115,10 +101,9 @@ class VideoBrain(System):
     max_turns: int = 5
     max_images: int = 128
     prompt: str = "videobrain"
-    option_format: str = "{letter}. {text}"
     turn_notice: str = "Here is what you asked for. Think, then make a different call or answer."
     last_turn_notice: str = "This is your last turn. No further call is allowed: think, then answer."
-    answer_match: AnswerMatch = "judge"
+    answer_match: AnswerMatch = "judge"  # type: ignore[assignment]
     duplicate_margin: int = 1
     format_gate: bool = True
     unclassed: Unclassed = "refused"
@@ -126,12 +111,7 @@ class VideoBrain(System):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
-        check_frame_times(self.frame_times)
-        check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
-        check_choice("illegal_call", self.illegal_call, get_args(IllegalCall))
-        check_choice("unclassed", self.unclassed, ("refused", "none", *get_args(QuestionClass)))
+        super().__post_init__()
         if not self.tools:
             raise ValueError("uniform_sample and clip_sample are both off: one of them must be on")
 
@@ -141,21 +121,17 @@ class VideoBrain(System):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools that there are."""
+        """The available tools."""
         return tuple(name for name in TOOLS if getattr(self, name))
 
     def class_of(self, qa: VideoQA) -> QuestionClass | None:
-        """The class of a row; None where nothing is paid for how its answer was found.
-
-        Raises:
-            RowError: The row has none, and such rows are refused, or one that doesn't exist.
-        """
+        """The class of a row; None where the use of tools earns nothing."""
         if qa.extra.get("class") is None and self.unclassed != "refused":
             return None if self.unclassed == "none" else self.unclassed
         return question_class(qa)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
-        """(width, height) at which frames of this video are shown."""
+        """(width, height) of this video's shown frames."""
         return fit_within(info.width, info.height, self.max_width, self.max_height, self.size_factor)
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
@@ -167,8 +143,7 @@ class VideoBrain(System):
             "num_frames": info.num_frames,
             "fps": info.fps,
         }
-        instructions = fill(
-            load_prompt(self.prompt),
+        instructions = self.instructions(
             **numbers,
             tools="\n\n".join(fill(load_prompt(f"videobrain_{name}").strip(), **numbers) for name in self.tools),
             names=" or ".join(self.tools),
@@ -176,17 +151,9 @@ class VideoBrain(System):
             otherwise=OTHERWISE[self.tools],
             labels=LABELS[self.frames_as],
         )
-        frames = await overview_frames(
-            self.overview,
-            view,
-            count=self.overview_frames,
-            size=self.frame_size(info),
-            fps=self.overview_fps,
-            frame_times=self.frame_times,
-        )
-        question = question_text(view.qa, self.option_format)
-        shown = labelled(frames, overview_as(self.frames_as, self.overview))
-        return (Message("system", (instructions.strip(),)), Message("user", (question, *shown)))
+        frames = await self.first_frames(view, self.overview_frames, self.frame_size(info))
+        shown = labelled(frames, self.overview_as)
+        return (Message("system", (instructions.strip(),)), Message("user", (self.question(view.qa), *shown)))
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -207,12 +174,7 @@ class VideoBrain(System):
         return Observation((notice, *labelled(frames, frames_as)), legal_calls=1)
 
     async def choose(self, call: ToolCall, video: Video) -> list[int]:
-        """The frames that a call asks for, in order of time.
-
-        Raises:
-            ToolError: The call is illegal; the message is what the agent is told.
-            VideoError: A frame can't be read.
-        """
+        """The frames that a call asks for, in order of time."""
         total = video.info.num_frames
         if call.name not in self.tools:
             raise ToolError(
@@ -222,24 +184,26 @@ class VideoBrain(System):
             return check_uniform(call.arguments, total, self.uniform_frames, self.frame_times)
         candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
         request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
-        if not video.finds:
+        if not video.can_search:
             raise ToolError("clip_sample can't be carried out: there is no retrieval model here")
         return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        """See :meth:`System.demonstration_score`; only the reward needs a row's class, which may come later."""
+        """Only the reward needs a row's class, which may come later."""
         return await self.score(trajectory, _classed(qa), graders)
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        """The broken rule of the format gate."""
         return gate_fault(trajectory, self.duplicate_margin, self.tools)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
         self.class_of(qa)
         if qa.answer_type == "multiple_choice" and self.answer_match == "judge":
             return {"judge": "are multiple choice, judged unless agentic_video.system.answer_match=robust"}
-        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+        return super().needs(qa)
 
     def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        """The class isn't needed."""
         return self.needs(_classed(qa))
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
@@ -254,11 +218,7 @@ class VideoBrain(System):
         return 0.0 if answer is None else await self.accuracy(answer, qa, graders.judge)
 
     async def accuracy(self, answer: str, qa: VideoQA, judge: Judge | None) -> float:
-        """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3) and for an interval.
-
-        Raises:
-            EndpointError: A judge is needed and there is none, or it gave no grade.
-        """
+        """0 or 1 for multiple choice, 0 to 1 for open-ended questions (paper, appendix C.3) and intervals."""
         if qa.answer_type in INTERVAL_TYPES:
             return grade_intervals(answer, qa)
         choice = qa.answer_type == "multiple_choice"
@@ -269,7 +229,7 @@ class VideoBrain(System):
         if not choice:
             return await judge.grade(qa.question, qa.answer, answer, scale="unit")
         gold = fill(self.option_format, letter=qa.answer, text=qa.options[LETTERS.index(qa.answer)])
-        return await judge.grade(question_text(qa, self.option_format), gold, answer)
+        return await judge.grade(self.question(qa), gold, answer)
 
 
 def _classed(qa: VideoQA) -> VideoQA:

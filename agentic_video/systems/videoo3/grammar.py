@@ -4,12 +4,12 @@ observation."""
 import re
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.blocks import last_block
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.blocks import answer_in_tags, last_block
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import ground_segment
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.ground_segment import read_grounding
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
@@ -18,22 +18,18 @@ _TAG = re.compile(r"</?(?:think|grounding|answer)>")
 
 
 def call_body(text: str) -> str | None:
-    """What stands in the last closed call of a turn; None without one."""
+    """Text of the last closed call of a turn; None without one."""
     return last_block(text, "grounding")
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: its last closed call, else its last closed answer.
-
-    A turn ends with its first call, so a call is always the last block (released port).
-    """
+    """Read a turn: its last closed call, which ends a turn (released port), else its last closed answer."""
     if (body := call_body(text)) is not None:
         try:
             return Calls((ToolCall(ground_segment.NAME, read_grounding(body)),))
         except ToolError as error:
             return Illegal(str(error))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 def thinks_then(text: str, tag: str) -> bool:
@@ -53,11 +49,9 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "Each frame comes after its time in seconds.",
     "video": "The frames of an observation come as one video.",
 }
-"""What the instructions say of frames."""
+"""The instructions' sentence about frames."""
 
 
 def shown(frames: Sequence[Frame], frames_as: FramesAs) -> tuple[Part, ...]:
     """Frames as one clip, or each image after its real time in seconds: ``<12.50s>``."""
-    if clip := one_clip(frames_as, frames):
-        return (clip,)
-    return tuple(part for frame in frames for part in (f"<{frame.time:.2f}s>", frame))
+    return with_labels(frames, frames_as, lambda _, frame: f"<{frame.time:.2f}s>")

@@ -5,7 +5,7 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.types.row import INTERVAL_TYPES
 
 TAGS = ("<grounding>", "</grounding>")
-"""Tokens that the tiny model's tokenizer has for this system, beside those that it has for all."""
+"""Tokens that the tiny model's tokenizer has for this system, in addition to those for all systems."""
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:

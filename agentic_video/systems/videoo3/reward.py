@@ -14,7 +14,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
 
 RewardClass = Literal["single_tool", "multi_tool", "any_tool", "single_direct", "free", "none"]
-"""What a question's bonus is for. ``single_tool``, ``multi_tool``: looks that cover its one clue, or its several ones.
+"""Kinds of bonus. ``single_tool``, ``multi_tool``: looks that cover its one clue, or its several ones.
 ``any_tool``: looks, wherever. ``single_direct``: no look, as its clue fills most of the video. ``free``: whichever.
 ``none``: there is no bonus (questions of evaluations)."""
 
@@ -41,8 +41,8 @@ class VideoO3Weights:
         acc: Of a right answer, or of the overlap of an answered segment.
         format: Of following the grammar in every turn.
         clue: Of the bonus; 0 pays none.
-        call_decay: Taken off the bonus for each call after the first, in questions of one clue; twice that for each
-            call, where none is needed.
+        call_decay: Taken off the bonus for each call after the first, in questions of one clue; twice that where
+            no call is needed.
         direct: The bonus of a right answer without a call, in questions of one clue that need none.
         free: The bonus of a right answer where calls make no difference.
     """
@@ -56,20 +56,14 @@ class VideoO3Weights:
 
 
 def reward_class(qa: VideoQA, unnamed: RewardClass) -> RewardClass:
-    """The class of a question, by its ``extra_info.reward_class`` or else by its data source.
-
-    Args:
-        unnamed: The class of a question that names none.
-    """
+    """The class of a question, by its ``extra_info.reward_class``, else its data source, else ``unnamed``."""
     names = (qa.extra.get("reward_class"), qa.data_source)
     return next((CLASSES[name] for name in names if isinstance(name, str) and name in CLASSES), unnamed)
 
 
 def format_score(trajectory: Trajectory) -> float:
-    """1 where the last turn is a thought and an answer and every earlier one a thought and a call, else 0.
-
-    Each error in a call's JSON costs one share of the turns.
-    """
+    """1 where the last turn is a thought and an answer and earlier ones a thought and a call, less errors in calls'
+    JSON."""
     if trajectory.answer is None:
         return 0.0
     *earlier, last = trajectory.turns
@@ -107,7 +101,7 @@ def _span(turn: Turn) -> Interval | None:
 
 
 def single_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) -> float:
-    """How well looks cover one clue, 0 to 1: the mean of IoU, IoP, IoG and DIoU brought to that scale."""
+    """Coverage of one clue by looks, 0 to 1: the mean of IoU, IoP, IoG and DIoU brought to that scale."""
     if not merged(spans) or not merged(clues):
         return 0.0
     nearness = (set_diou(spans, clues) + 1) / 2
@@ -115,7 +109,7 @@ def single_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) ->
 
 
 def multi_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) -> float:
-    """How well looks cover several clues, 0 to 1: the mean of IoU twice, IoP and IoG."""
+    """Coverage of several clues by looks, 0 to 1: the mean of IoU twice, IoP and IoG."""
     return (2 * set_iou(spans, clues) + set_iop(spans, clues) + set_iog(spans, clues)) / 4
 
 
@@ -150,10 +144,6 @@ def videoo3_score(
     """``w_acc * acc + w_format * format + w_clue * bonus``; the bonus only where both are 1.
 
     Args:
-        trajectory: The finished episode.
-        qa: Its question: class, clues, kind of answer.
-        acc: From 0 to 1.
-        weights: Weights of the terms.
         unnamed: The class of a question that names none.
     """
     if qa.answer_type in INTERVAL_TYPES:

@@ -6,16 +6,16 @@ the project's notes for the 7B model, and of the authors' port to Qwen3-VL elsew
 its source.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.systems.overview import VideoSystem, ViewBudget, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.videoo3.grammar import CALL_CLOSE, LABELS, call_body, parse_turn, shown
 from agentic_video.systems.videoo3.reward import RewardClass, VideoO3Weights, videoo3_score
 from agentic_video.tools.base import ToolError, Video
@@ -26,7 +26,6 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
 from agentic_video.video.sizes import fit_size, shared_budget
@@ -52,14 +51,13 @@ class CropTokens:
 
 
 @dataclass(frozen=True)
-class VideoO3(System):
+class VideoO3(VideoSystem):
     """The constants of Video-o3; each is a config key under ``agentic_video.system``.
 
     Attributes:
         overview: How the overview's frames are chosen: ``rate`` (evenly spaced ones, as many as the rate gives within
             the limits), ``uniform`` (the port's training, with 128 of them), ``keyframes``, ``listed`` (by an external
             frame selector, whose times the rows hold), ``retrieval`` or ``none``.
-        overview_fps: Frames a second of the overview, where it is ``rate``.
         overview_max_frames: Most frames of the overview.
         overview_tokens: Visual tokens of the overview (the port's training: 6,144).
         frames_as: How frames are shown: ``video`` (evenly spaced ones as one clip, half the tokens) or ``images`` (each
@@ -72,29 +70,22 @@ class VideoO3(System):
         frame_min_tokens: Fewest visual tokens of a frame, or of a pair of a clip's frames, that is enlarged for them;
             the tokens of all frames go before it.
         frame_max_tokens: Most visual tokens of a frame, or of a pair of a clip's frames.
-        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
         max_turns: Most generations in training; the last one must answer.
         max_videos: Most observations of an episode, the overview included: a call beyond them ends it.
         max_images: Most frames of an episode, the overview included; the published limits never exceed it.
-        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         grounding_prompt: The template for questions whose answer is a segment.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         opening_line: Before the overview.
         caption: After the frames of each observation.
         advice: After the question.
         observation_line: Before the frames of a look.
-        go_on: After them.
-        refusal: In place of an observation, after a call that can't be carried out.
-        forced_answer: In validation and evaluation: what is shown where the episode would end without an answer, before
-            one more turn.
+        go_on: Text after them.
+        refusal: Reply to a call that can't be carried out.
+        forced_answer: In validation and evaluation: shown where the episode would end without an answer, before one
+            more turn.
         untrained_ends: Rollouts that end so are left out of the loss and of their group's statistics: a call in the
             last turn, one too many observations, or a context that is full.
-        answer_match: Rule for multiple-choice answers: ``marked_letter`` (released: the letter, or one that begins the
-            answer), ``robust`` (letters and option texts in any common dress), ``strict``, ``exact``, ``one_letter`` or
-            ``last_letter``.
         unnamed_class: Class of the questions that name none, for the bonus: ``none``, ``single_tool``, ``multi_tool``,
             ``any_tool``, ``single_direct`` or ``free``.
-        weights: Weights of the reward.
     """
 
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
@@ -117,7 +108,6 @@ class VideoO3(System):
     max_images: int = 9_216
     prompt: str = "videoo3"
     grounding_prompt: str = "videoo3_grounding"
-    option_format: str = "{letter}. {text}"
     opening_line: str = "Observation 0, the whole video:\n"
     caption: str = "\n{frames} frames at {fps:.2f} frames a second, from {start:.1f} to {end:.1f} seconds.\n"
     advice: str = "\nYou may answer at once if what you have seen is clear enough."
@@ -135,16 +125,14 @@ class VideoO3(System):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_choice("unnamed_class", self.unnamed_class, get_args(RewardClass))
-        check_overview(self.overview, self.overview_fps)
-        check_frames_as(self.frames_as)
+        super().__post_init__()
         if not 2 <= self.crop_min_frames <= self.crop_max_frames or not self.crop_fps > 0:
             raise ValueError("crop_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less")
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
 
     @property
     def view_budget(self) -> ViewBudget:
+        """The overview's bounds, for a baseline."""
         cell = self.size_factor**2
         return ViewBudget(self.frame_min_tokens * cell, self.frame_max_tokens * cell, self.overview_tokens)
 
@@ -156,13 +144,7 @@ class VideoO3(System):
         return frame_count(info.duration, self.overview_fps, least, self.overview_max_frames)
 
     def frame_size(self, info: VideoInfo, tokens: int, count: int, frames_as: FramesAs) -> tuple[int, int]:
-        """(width, height) of the frames of an observation.
-
-        Args:
-            tokens: Visual tokens of all of them together.
-            count: How many frames.
-            frames_as: How they are shown: a clip's are merged two by two.
-        """
+        """(width, height) of ``count`` frames that share ``tokens`` visual tokens; a clip's are merged two by two."""
         return self._frame_size(info.width, info.height, tokens, count, frames_as)
 
     def _frame_size(self, width: int, height: int, tokens: int, count: int, frames_as: FramesAs) -> tuple[int, int]:
@@ -173,13 +155,13 @@ class VideoO3(System):
         return fit_size(width, height, budget)
 
     def described(self, frames: Sequence[Frame], start: float, end: float, frames_as: FramesAs) -> tuple[Part, ...]:
-        """Frames with the line that says how many they are and from when."""
+        """Frames with a line about their number and times."""
         fps = len(frames) / (end - start) if end > start else 0.0
         return (*shown(frames, frames_as), fill(self.caption, frames=len(frames), fps=fps, start=start, end=end))
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
-        frames_as = overview_as(self.frames_as, self.overview)
+        frames_as = self.overview_as
         count = min(self.overview_count(info), info.num_frames)
         frames = await overview_frames(
             "uniform" if self.overview == "rate" else self.overview,
@@ -196,7 +178,7 @@ class VideoO3(System):
             duration=info.duration,
         ).strip()
         overview = (self.opening_line, *self.described(frames, 0.0, info.duration, frames_as)) if frames else ()
-        question = question_text(view.qa, self.option_format) + self.advice
+        question = self.question(view.qa) + self.advice
         return (Message("system", (instructions,)), Message("user", (*overview, question)))
 
     def parse(self, text: str) -> Action:
@@ -232,9 +214,6 @@ class VideoO3(System):
 
     def _refused(self, reason: str) -> Observation:
         return Observation((fill(self.refusal, reason=reason),), illegal_calls=1)
-
-    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await self.grade(trajectory, qa, graders)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.blocks import last_block
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.blocks import answer_in_tags
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.arguments import read_json_object
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 from agentic_video.types.trajectory import Trajectory
@@ -15,10 +15,8 @@ CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: one that ends in a call is a call, else the text of its last answer tag is the answer.
-
-    A closing tag alone is no call (released code).
-    """
+    """Read a turn that ends in a call as it, else its last answer tag; a closing tag alone is no call (released
+    code)."""
     if CALL_OPEN in text and text.rstrip().endswith(CALL_CLOSE):
         if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
             return Illegal("one turn may hold only one call")
@@ -27,8 +25,7 @@ def parse_turn(text: str) -> Action:
             return Calls((ToolCall("video_zoom", read_json_object(body)),))
         except ToolError as error:
             return Illegal(str(error))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 def all_said(trajectory: Trajectory) -> str:
@@ -42,18 +39,13 @@ LABELS: Mapping[FramesAs, str] = {
     "video": "A stretch comes as one video; the index and the time in seconds of its first and last frame are written "
     "in front of it.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code).
+    """Each image after its number within the clip and its time; a clip after both ends (released code)."""
 
-    A clip comes after both ends: ``<frame0_time12.50s><frame7_time16.00s>``.
-    """
-    if clip := one_clip(frames_as, frames):
-        first, last = clip.times[0], clip.times[-1]
-        return (f"<frame0_time{first:.2f}s><frame{len(frames) - 1}_time{last:.2f}s>", clip)
-    parts: list[Part] = []
-    for number, frame in enumerate(frames):
-        parts += [f"<frame{number}_time{frame.time:.2f}s>", frame]
-    return tuple(parts)
+    def label(number: int, frame: Frame) -> str:
+        return f"<frame{number}_time{frame.time:.2f}s>"
+
+    return with_labels(frames, frames_as, label, lambda first, last: label(0, first) + label(len(frames) - 1, last))

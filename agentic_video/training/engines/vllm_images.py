@@ -26,7 +26,7 @@ from PIL import Image
 
 from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.rollout.vllm_clips import CACHED, clip_item, whole_prompt, with_bare_clips
+from agentic_video.rollout.vllm_prompts import CACHED, clip_item, whole_prompt, with_bare_clips
 from agentic_video.training.inputs.references import image_refs
 from agentic_video.types.frame import ImageRef, VideoRef
 

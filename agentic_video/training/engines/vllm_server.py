@@ -11,8 +11,8 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from agentic_video.rollout.clips import seconds_per_patch
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.rollout.vllm_clips import teach_clips
 from agentic_video.training.engines.vllm_images import (
     MISSING,
     MISSING_IMAGES,
@@ -22,6 +22,7 @@ from agentic_video.training.engines.vllm_images import (
 )
 from agentic_video.training.seams.patches import unique_job
 from agentic_video.utils.threads import take_image_threads
+from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.fetch import FrameFetcher
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class VideoServer(vLLMHttpServer):
 
     async def run_server(self, args: argparse.Namespace) -> None:
         """As verl's."""
-        teach_clips()
+        keep_clip_times(seconds_per_patch)
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now
         processor = self.model_config.processor

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentic_video.types.frame import ImageRef, VideoRef
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 IMAGES = "video_images"
 """In an output's ``multi_modal_data``: its :class:`SequenceImages`. In its ``multi_modal_inputs``: the same, packed."""

@@ -9,7 +9,8 @@ from PIL import Image
 
 from agentic_video.report.episode_picture import choose_episodes, draw_record, plain
 from agentic_video.types.record import Record
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 
 logger = logging.getLogger(__name__)
 

@@ -36,10 +36,9 @@ from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
-from agentic_video.video.counted import CountedSource, ServingSource
-from agentic_video.video.node_actor import node_id
-from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.node_store import NodeFrameStore, node_id
 from agentic_video.video.retrieval.node_retriever import NodeRetriever
+from agentic_video.video.source import CountingSource, FrameReply, FrameRequest, FrameSource
 
 AGENT_NAME = "video_agent"
 
@@ -245,7 +244,7 @@ def _chat_format(
     )
 
 
-def node_store(settings: Settings) -> ServingSource:
+def node_store(settings: Settings) -> FrameSource:
     """The frame store of this node, one client for all agent loops of a process."""
     return _frame_store(settings.frame_store)
 
@@ -255,20 +254,15 @@ def node_retriever(settings: Settings) -> Retriever | None:
     return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
 
 
-class FairSource(CountedSource):
-    """As the counted source of an episode; of all episodes whose frames came at once, one goes on at a time."""
+class FairSource(CountingSource):
+    """The counting source of an episode; of all episodes whose frames came at once, one continues at a time."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """See :meth:`FrameSource.aframes`."""
-        frames = await super().aframes(path, indices, size)
-        await yield_fairly()
-        return frames
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """See :meth:`FrameSource.aframes_at`."""
-        frames = await super().aframes_at(path, times, size)
-        await yield_fairly()
-        return frames
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        """See :meth:`FrameSource.serve`."""
+        reply = await super().serve(request)
+        if reply.frames:
+            await yield_fairly()
+        return reply
 
 
 def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -309,7 +303,7 @@ class VideoAgentLoop(AgentLoopBase):
         server_manager: Any,
         tokenizer: Any,
         processor: Any,
-        store: ServingSource | None = None,
+        store: FrameSource | None = None,
         **kwargs: Any,
     ):
         # Not verl's own constructor: what it makes beside these serves other ways to build prompts, and costs as much
@@ -391,7 +385,7 @@ class VideoAgentLoop(AgentLoopBase):
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _extra_fields(
-        self, policy: TokenPolicy, trajectory: Trajectory, qa: VideoQA, source: CountedSource, *, greedy: bool
+        self, policy: TokenPolicy, trajectory: Trajectory, qa: VideoQA, source: CountingSource, *, greedy: bool
     ) -> dict[str, Any]:
         """What verl, the reward and the log read of an episode."""
         looks = looks_at(trajectory, qa.windows)

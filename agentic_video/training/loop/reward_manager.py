@@ -23,9 +23,9 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
-from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.source import DrawnSource
 
 ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
 GraderName = Literal["judge", "verifier"]
@@ -163,17 +163,11 @@ class _SilentVerifier(Verifier):
         return ""
 
 
-class _NoFrames:
+class _NoFrames(DrawnSource):
     """Stands in for the frames of a verifier that failed: they may be what couldn't be had."""
 
-    async def aprobe(self, path: str) -> VideoInfo:
-        raise VideoError(path, "missing", "not asked for again")
+    def facts(self, path: str) -> VideoInfo:
+        return VideoInfo(path, 1.0, 1, 1.0, 28, 28, 0, False, "none", "rgb24", 0.0)
 
-    async def akeyframes(self, path: str) -> list[int]:
-        return []
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        return []
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         return []

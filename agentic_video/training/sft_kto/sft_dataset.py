@@ -24,8 +24,8 @@ from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, RecordError, RecordLine, record_lines
 from agentic_video.types.text import printable
 from agentic_video.types.trajectory import ClipRef, FrameRef, recorded_frames
-from agentic_video.video.crop import crop
 from agentic_video.video.errors import VideoError
+from agentic_video.video.sizes import crop
 from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)

@@ -13,20 +13,18 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.retrieval.embedding_cache import Row
+from agentic_video.video.retrieval.embedding_cache import Embedding
 
 T = TypeVar("T")
 
 
 class Batcher(Generic[T]):
-    """Gathers the items of concurrent requests into batches, embedded one after the other on a thread.
-
-    Belongs to one event loop.
+    """Gathers the items of concurrent requests into batches, embedded in order on a thread, for one event loop.
 
     Args:
-        encode: Embeds a batch: one row per item. Called on the executor.
+        encode: Embeds a batch, one row per item, on the executor.
         size: Most items in a batch.
-        wait: Seconds that a batch which isn't full waits for other requests.
+        wait: Seconds that an incomplete batch waits for other requests.
         executor: One thread; several batchers may share it.
 
     Attributes:
@@ -43,14 +41,14 @@ class Batcher(Generic[T]):
         executor: ThreadPoolExecutor,
     ) -> None:
         self._encode, self._size, self._wait, self._executor = encode, size, wait, executor
-        self._queue: deque[tuple[T, asyncio.Future[Row]]] = deque()
+        self._queue: deque[tuple[T, asyncio.Future[Embedding]]] = deque()
         self._filled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.items = self.batches = 0
         self.seconds = 0.0
 
-    async def __call__(self, items: Iterable[T]) -> list[Row]:
-        """The embeddings of items, in their order; raises what ``encode`` raises."""
+    async def __call__(self, items: Iterable[T]) -> list[Embedding]:
+        """Embed items, in their order; raises errors of ``encode``."""
         loop = asyncio.get_running_loop()
         entries = [(item, loop.create_future()) for item in items]
         self._queue.extend(entries)
@@ -76,11 +74,10 @@ class Batcher(Generic[T]):
             while self._queue:  # only when cancelled
                 self._queue.popleft()[1].cancel()
 
-    async def _embed(self, batch: list[tuple[T, asyncio.Future[Row]]]) -> None:
+    async def _embed(self, batch: list[tuple[T, asyncio.Future[Embedding]]]) -> None:
+        items = [item for item, _ in batch]
         try:
-            rows = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._timed, [item for item, _ in batch]
-            )
+            rows = await asyncio.get_running_loop().run_in_executor(self._executor, self._timed, items)
         except Exception as error:
             for _, future in batch:
                 if not future.done():

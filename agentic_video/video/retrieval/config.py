@@ -1,4 +1,4 @@
-"""How frames are found by text: which model, where it runs, what it may keep."""
+"""Settings of frame retrieval by text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 _DEVICES = re.compile(r"auto|cpu|cuda(:\d+)?")
 _SCHEMAS = ("local-dir:", "hf-hub:")
+_POSITIVE = ("threads", "batch_size", "max_prompt_chars", "start_seconds")
+_NOT_NEGATIVE = ("num_gpus", "wait_ms", "max_bytes", "max_texts", "cache_bytes")
 
 
 @dataclass(frozen=True)
 class RetrievalConfig:
-    """Which model compares frames with texts, where it runs, and what it may keep.
+    """Model that compares frames with texts, its device, and bounds of its caches.
 
     Attributes:
         model: Model by its open_clip name, or ``local-dir:/path`` (a folder with ``open_clip_config.json`` and weights,
@@ -27,12 +29,12 @@ class RetrievalConfig:
         max_bytes: Most bytes of frame embeddings kept in memory.
         max_texts: Most text embeddings kept in memory.
         cache_dir: Folder that keeps frame embeddings between runs; several nodes may share it. Empty keeps none.
-        cache_bytes: Most bytes of that folder; the files that were used longest ago go first.
+        cache_bytes: Most bytes of that folder; the least recently used files are evicted.
         max_prompt_chars: Characters of a prompt that count; the rest is cut (a text tower reads 64 or 77 tokens).
         start_seconds: Seconds that the retriever of a node may take to start, loading the model included.
 
     Raises:
-        ValueError: On values that make no retriever.
+        ValueError: The values make no retriever.
     """
 
     model: str = ""
@@ -56,15 +58,11 @@ class RetrievalConfig:
             raise ValueError(f"model {self.model} needs pretrained: a tag of open_clip or a checkpoint file")
         if not _DEVICES.fullmatch(self.device):
             raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
-        if not self.num_gpus >= 0:
-            raise ValueError(f"num_gpus must not be negative, got {self.num_gpus}")
         if self.num_gpus and self.device == "cpu":
             raise ValueError(f"num_gpus must be 0 with device cpu, got {self.num_gpus}")
-        for name in ("threads", "batch_size", "max_prompt_chars"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("wait_ms", "max_bytes", "max_texts", "cache_bytes"):
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in _NOT_NEGATIVE:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not self.start_seconds > 0:
-            raise ValueError(f"start_seconds must be positive, got {self.start_seconds}")

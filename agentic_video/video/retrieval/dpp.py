@@ -1,23 +1,19 @@
 """Frames that match a text and differ from one another: greedy MAP inference of a determinantal point process.
 
 Chen, Zhang and Zhou, "Fast Greedy MAP Inference for Determinantal Point Process to Improve Recommendation Diversity"
-(Algorithm 1), on the kernel ``L = diag(r) S diag(r)`` of TimeSearch-R: ``r`` says how well a frame matches, ``S`` how
-much two frames look alike. Pure functions of arrays.
+(Algorithm 1), on the kernel ``L = diag(r) S diag(r)`` of TimeSearch-R: ``r`` is how well a frame matches, ``S`` how
+much two frames look alike.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 LEAST_GAIN = 1e-6
-"""A frame that adds less than this to the determinant is, but for rounding, a combination of those that are chosen."""
+"""A frame that adds less to the determinant is, up to rounding, a combination of chosen ones."""
 
 
 def relative_relevance(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Scores stretched to 0 (the least) and 1 (the most), shape (n,) as they have; all 1 where they are equal.
-
-    Raises:
-        ValueError: A score isn't finite.
-    """
+    """Stretch scores to 0 (the least) and 1 (the most), shape (n,); all 1 if they are equal."""
     values = np.asarray(scores, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite")
@@ -26,9 +22,9 @@ def relative_relevance(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def greedy_map(relevance: npt.NDArray[np.float64], alike: npt.ArrayLike, count: int) -> list[int]:
-    """Choose items one by one, each the one that raises the determinant of the chosen ones' kernel most.
+    """Choose items step by step, each time the item with the greatest gain in the determinant of the chosen kernel.
 
-    Only the rows of chosen items are looked at: ``count * items`` numbers in all.
+    Only the rows of chosen items are read: ``count * items`` numbers in all.
 
     Args:
         relevance: How well each item matches, not negative, shape (items,).
@@ -36,12 +32,9 @@ def greedy_map(relevance: npt.NDArray[np.float64], alike: npt.ArrayLike, count: 
         count: How many to choose.
 
     Returns:
-        Positions in ascending order: all of them where there are no more than ``count``. Of equal gains the first
-        counts. Where nothing raises the determinant any more (all look like chosen ones, or don't match at all), the
-        most relevant ones that are left make up the number.
-
-    Raises:
-        ValueError: The shapes don't fit, or a relevance is negative.
+        Positions in ascending order: all of them if there are no more than ``count``. Of equal gains the first
+        counts. If nothing raises the determinant any more (all look like chosen ones, or don't match at all), the
+        most relevant remaining ones fill up the number.
     """
     likeness = np.asarray(alike)
     if relevance.ndim != 1 or likeness.shape != (len(relevance), len(relevance)):

@@ -1,7 +1,7 @@
-"""Frame embeddings, kept in memory and on disk.
+"""Frame embeddings, kept in memory and in a folder with a file for each video and model.
 
-A file of the folder holds the embeddings of one video under one model. Several processes, and nodes, may share the
-folder: files are replaced as a whole, and what is damaged or gone is made anew.
+Processes of several nodes may share the folder, also on a network disk: files are replaced as a whole, and damaged or
+missing ones are made again.
 """
 
 from __future__ import annotations
@@ -19,78 +19,55 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.identity import VideoIdentity
-from agentic_video.video.lru import BoundedCache
+from agentic_video.video.cache import BoundedCache, VideoIdentity
 from agentic_video.video.retrieval.config import RetrievalConfig
 
-Row = npt.NDArray[np.float32]
-"""The embedding of one frame or text: shape (dim,), length 1."""
+Embedding = npt.NDArray[np.float32]
+"""Of one frame or text: shape (dim,), length 1."""
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 60.0
 """Between two looks at a folder that seems to have room: other processes fill it too."""
 
 _SWEEP_TO = 0.9
-"""Share of its bound that a folder which outgrew it is brought back to, so that not every write has to look again."""
+"""Share of its bound that a full folder is reduced to, so that not every write has to look again."""
 
 
 class EmbeddingCache:
-    """Frame embeddings of one model: a bounded memory, and a bounded folder with a file for each video.
-
-    :meth:`get` and :meth:`put` belong to one thread, :meth:`load` and :meth:`save` to one thread.
-
-    Args:
-        config: Its bounds and folder count.
-        model: Identity of the model.
-
-    Attributes:
-        disk_errors: Files of the folder that could not be read or written.
-    """
+    """Frame embeddings of one model: ``memory`` for one thread, :meth:`load` and :meth:`save` for another."""
 
     def __init__(self, config: RetrievalConfig, model: str) -> None:
         self._model = model
-        self._memory: BoundedCache[tuple[VideoIdentity, int], Row] = BoundedCache(
+        self.memory: BoundedCache[tuple[VideoIdentity, int], Embedding] = BoundedCache(
             config.max_bytes, lambda row: row.nbytes
         )
         self._folder = Path(config.cache_dir).expanduser() if config.cache_dir else None
         self._folder_bytes = config.cache_bytes
-        # Upper bound of what the folder holds, as far as this process knows.
+        # Upper bound of the folder's bytes, as far as this process knows.
         self._folder_total = 0
         self._swept = -np.inf
         self.disk_errors = 0
-
-    @property
-    def bytes(self) -> int:
-        """Bytes held in memory."""
-        return int(self._memory.currsize)
+        """Files that could not be read or written."""
 
     @property
     def on_disk(self) -> bool:
-        """Whether there is a folder."""
+        """Return True if there is a folder."""
         return self._folder is not None
 
-    def get(self, video: VideoIdentity, index: int) -> Row | None:
-        """An embedding in memory."""
-        return self._memory.get((video, index))
-
-    def put(self, video: VideoIdentity, index: int, row: Row) -> None:
-        """Keep an embedding in memory."""
-        self._memory[video, index] = row
-
-    def load(self, video: VideoIdentity, indices: Iterable[int]) -> dict[int, Row]:
-        """Those embeddings of a video that its file holds; a damaged file holds none."""
+    def load(self, video: VideoIdentity, indices: Iterable[int]) -> dict[int, Embedding]:
+        """Load those embeddings that a video's file holds; a damaged file holds none."""
         file = self._file(video)
         if file is None:
             return {}
         stored = self._read(file)
         if stored:
-            with contextlib.suppress(OSError):  # gone in favour of others
+            with contextlib.suppress(OSError):  # evicted meanwhile
                 os.utime(file)
         return {index: stored[index] for index in indices if index in stored}
 
-    def save(self, video: VideoIdentity, rows: Mapping[int, Row]) -> None:
-        """Add embeddings to a video's file. What can't be written is left out, and counted."""
+    def save(self, video: VideoIdentity, rows: Mapping[int, Embedding]) -> None:
+        """Add embeddings to a video's file; failures are counted."""
         file = self._file(video)
         if file is None or not rows:
             return
@@ -116,11 +93,11 @@ class EmbeddingCache:
     def _file(self, video: VideoIdentity) -> Path | None:
         if self._folder is None:
             return None
-        # Without the inode: nodes that share the folder may see other ones.
+        # Without the inode: it may differ between nodes that share the folder.
         name = json.dumps([self._model, video.path, video.mtime_ns, video.size])
         return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.npz"
 
-    def _read(self, file: Path) -> dict[int, Row]:
+    def _read(self, file: Path) -> dict[int, Embedding]:
         try:
             with np.load(file, allow_pickle=False) as content:
                 indices, rows = content["indices"], content["rows"]
@@ -131,17 +108,17 @@ class EmbeddingCache:
         except FileNotFoundError:
             return {}
         except Exception as error:  # a damaged archive can raise nearly anything
-            self._failed(f"{file} is damaged and will be made anew: {error}")
+            self._failed(f"{file} is damaged and will be replaced: {error}")
             return {}
         return {int(index): row for index, row in zip(indices, rows, strict=True)}
 
     def _failed(self, message: str) -> None:
         if not self.disk_errors:
-            _LOG.warning("cache of frame embeddings: %s (further ones are only counted)", message)
+            logger.warning("cache of frame embeddings: %s (further ones are only counted)", message)
         self.disk_errors += 1
 
     def _sweep(self) -> None:
-        """Bring the folder well within its bound, oldest files first; looks only now and then where there is room."""
+        """Reduce a folder beyond its bound, oldest files first; looks only now and then while there is room."""
         assert self._folder is not None
         now = time.monotonic()
         if now - self._swept < _SWEEP_SECONDS and self._folder_total <= self._folder_bytes:

@@ -1,7 +1,4 @@
-"""Models that embed frames and texts alike.
-
-Importing this touches neither the network nor a model library; :class:`ClipEncoder` does.
-"""
+"""Models that embed frames and texts; importing this loads no model library."""
 
 from __future__ import annotations
 
@@ -17,20 +14,17 @@ from cachetools import LRUCache
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 TOKENIZER_WORDS = 2**16
-"""Most words that a tokenizer of open_clip may remember; beyond them it forgets all."""
+"""Most words that a tokenizer of open_clip may remember."""
 
 
 class Encoder(Protocol):
-    """Embeds pictures and texts so that a scalar product compares them. Called from one thread at a time.
-
-    Attributes:
-        identity: Changes whenever the embeddings of frames do.
-    """
+    """Embeds pictures and texts so that a scalar product compares them, called from one thread at a time."""
 
     identity: str
+    """Changes whenever the embeddings of frames do."""
 
     def frame_size(self, width: int, height: int) -> tuple[int, int]:
-        """The (width, height) in pixels that frames of a video of the given size are wanted in."""
+        """(width, height) in pixels in which frames of a video of this size are wanted."""
         ...
 
     def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
@@ -45,15 +39,9 @@ class Encoder(Protocol):
 class ClipEncoder:
     """A model of open_clip; an Encoder.
 
-    Args:
-        config: Its model, pretrained and device count.
-
-    Attributes:
-        identity: Follows the model's weights and how it prepares pictures.
-
     Raises:
         ValueError: No model is named, or open_clip doesn't know it.
-        RuntimeError: Its weights can't be had.
+        RuntimeError: Its weights are not available.
     """
 
     def __init__(self, config: RetrievalConfig) -> None:
@@ -61,7 +49,7 @@ class ClipEncoder:
 
         if not config.model:
             raise ValueError("no retrieval model is named: set agentic_video.retrieval.model")
-        # Refuses a model without weights, which open_clip's other constructors would fill at random.
+        # Refuses a model without weights, which other constructors would fill at random.
         network, self._transform = open_clip.create_model_from_pretrained(
             config.model, config.pretrained or None, device="cpu"
         )
@@ -72,19 +60,19 @@ class ClipEncoder:
         self._sizes: LRUCache[tuple[int, int], tuple[int, int]] = LRUCache(1024)
 
     def frame_size(self, width: int, height: int) -> tuple[int, int]:
-        """The size that the model's own transform resizes a picture to, before it crops or pads."""
+        """Size to which the model's own transform resizes a picture, before it crops or pads."""
         from PIL import Image
 
         size = self._sizes.get((width, height))
         if size is None:
-            # The transform itself tells, so that it finds nothing left to resize in frames of that size.
+            # Asking the transform itself leaves it nothing to resize in frames of that size.
             resized = self._transform.transforms[0](Image.new("L", (width, height)))
             size = (resized.width, resized.height)
             self._sizes[width, height] = size
         return size
 
     def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """As :meth:`Encoder.images`, prepared by the model's own transform."""
+        """See :meth:`Encoder.images`; the model's own transform prepares them."""
         import torch
         from PIL import Image
 
@@ -93,12 +81,12 @@ class ClipEncoder:
             return _rows(self._network.encode_image(batch.to(self._device), normalize=True))
 
     def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """As :meth:`Encoder.texts`; what goes beyond the text tower's context is cut."""
+        """See :meth:`Encoder.texts`; texts are cut to the text tower's context."""
         import torch
 
         known = getattr(self._tokenizer, "cache", None)
         if known is not None and len(known) > TOKENIZER_WORDS:
-            # open_clip's own tokenizer remembers every word it ever saw; its special tokens are those that stay whole.
+            # open_clip's own tokenizer remembers every word; only special tokens are their own pieces.
             self._tokenizer.cache = {word: pieces for word, pieces in known.items() if word == pieces}
         tokens = self._tokenizer(list(texts)).to(self._device)
         with torch.inference_mode():
@@ -106,11 +94,7 @@ class ClipEncoder:
 
 
 def hub_name(config: RetrievalConfig) -> str:
-    """Where on the hub a model's weights are; empty where they are files here, or come from elsewhere.
-
-    Raises:
-        ValueError: There is no such folder, or open_clip knows no such weights.
-    """
+    """Name on the hub of a model's weights, empty if they are elsewhere; ValueError for an unknown model."""
     schema, _, name = config.model.partition(":")
     if schema == "hf-hub":
         return name
@@ -134,7 +118,7 @@ def _rows(features: Any) -> npt.NDArray[np.float32]:
 
 
 def _digest(network: Any, transform: Any) -> str:
-    """A model's identity: its modules, its weights and how it prepares pictures."""
+    """Hash of a model's modules, weights and transform."""
     import torch
 
     digest = hashlib.sha256(f"{network!r}{transform!r}".encode())
@@ -150,6 +134,6 @@ def _device(name: str) -> str:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and torch.cuda.is_available():
-        # The first one holds what verl's first rank holds beside its share.
+        # The first GPU holds extra data of verl's first rank.
         name = f"cuda:{torch.cuda.device_count() - 1}"
     return name

@@ -1,4 +1,4 @@
-"""One frame retriever per node of a Ray cluster, found or created by whoever needs it first."""
+"""The frame retriever of a node, an actor like its frame store."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.video.errors import VideoError
-from agentic_video.video.node_actor import NodeActor, call_all
-from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.node_store import NodeActor, NodeFrameStore, call_all
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
 from agentic_video.video.retrieval.retriever import FrameRetriever, RetrievalStats, check_compared
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
-Compared = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
-"""What :meth:`FrameRetriever.acompare` returns."""
+Similarities = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+"""To a prompt (n,) and to each other (n, n); see :meth:`FrameRetriever.acompare`."""
 
 _PREFIX = "agentic-video-retrieval"
 _KEEP_VISIBLE = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
 
 
 class _RetrieverActor:
-    """The actor: a FrameRetriever on its node's frame store, whose errors travel as values."""
+    """A FrameRetriever on its node's frame store; its errors travel as values."""
 
     def __init__(self, config: RetrievalConfig, store: StoreConfig) -> None:
         import torch
@@ -37,15 +36,9 @@ class _RetrieverActor:
     async def ready(self) -> bool:
         return True
 
-    async def similarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float] | VideoError:
+    async def ask(self, method: str, path: str, indices: Sequence[int], prompt: str) -> Any:
         try:
-            return await self._retriever.asimilarities(path, indices, prompt)
-        except VideoError as error:
-            return error.bare()
-
-    async def compare(self, path: str, indices: Sequence[int], prompt: str) -> Compared | VideoError:
-        try:
-            return await self._retriever.acompare(path, indices, prompt)
+            return await getattr(self._retriever, method)(path, indices, prompt)
         except VideoError as error:
             return error.bare()
 
@@ -56,11 +49,8 @@ class _RetrieverActor:
 class NodeRetriever:
     """A client of the retriever on the caller's own node; a Retriever.
 
-    Cheap to make and to pickle, as NodeFrameStore. The first client on a node decides the configuration.
-
-    Args:
-        config: The model, where it runs and what it may keep.
-        store: The node's store of frames, which the retriever reads from.
+    Cheap to make and to pickle, as NodeFrameStore. The first client on a node decides the configuration. Each call
+    raises RuntimeError if the node's retriever doesn't start in time.
     """
 
     def __init__(self, config: RetrievalConfig, store: StoreConfig | None = None) -> None:
@@ -72,38 +62,26 @@ class NodeRetriever:
         return NodeRetriever, (self._config, self._store)
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        """As :meth:`FrameRetriever.asimilarities`.
+        """See :meth:`FrameRetriever.asimilarities`."""
+        return await self._ask("asimilarities", path, indices, prompt)
 
-        Raises:
-            VideoError: A frame can't be read.
-            RuntimeError: The node's retriever doesn't start in time.
-        """
-        await self._start()
-        return await self._actor.call(
-            "similarities", path, [int(index) for index in indices], prompt[: self._config.max_prompt_chars]
-        )
-
-    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> Compared:
-        """As :meth:`FrameRetriever.acompare`; no embedding leaves the node's retriever.
-
-        Raises:
-            ValueError: Too many frames.
-            VideoError: A frame can't be read.
-            RuntimeError: The node's retriever doesn't start in time.
-        """
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> Similarities:
+        """See :meth:`FrameRetriever.acompare`; no embedding leaves the node's retriever."""
         check_compared(indices)
-        await self._start()
-        return await self._actor.call(
-            "compare", path, [int(index) for index in indices], prompt[: self._config.max_prompt_chars]
-        )
+        return await self._ask("acompare", path, indices, prompt)
 
     async def stats(self) -> RetrievalStats:
         """Counts of the node's retriever so far."""
         await self._start()
         return await self._actor.call("stats")
 
+    async def _ask(self, method: str, path: str, indices: Sequence[int], prompt: str) -> Any:
+        await self._start()
+        numbers = [int(index) for index in indices]
+        return await self._actor.call("ask", method, path, numbers, prompt[: self._config.max_prompt_chars])
+
     async def _start(self) -> None:
-        """Wait, once, for the node's retriever to have loaded its model."""
+        """Wait, once, for the node's retriever to load its model."""
         if self._ready:
             return
         try:
@@ -135,5 +113,5 @@ def actor_options(config: RetrievalConfig) -> dict[str, Any]:
 
 
 def all_retrieval_stats() -> list[RetrievalStats]:
-    """The counts of every node's retriever that exists; for a driver's log."""
+    """Counts of every node's retriever; for a driver's log."""
     return call_all(_PREFIX, "stats")

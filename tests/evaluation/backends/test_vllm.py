@@ -1,6 +1,6 @@
 """What vLLM is handed; real engines are in tests/e2e."""
 
-from agentic_video.rollout.vllm_clips import one_placeholder
+from agentic_video.rollout.vllm_prompts import one_placeholder
 
 
 def test_one_placeholder_an_image() -> None:

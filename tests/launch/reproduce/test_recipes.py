@@ -131,7 +131,7 @@ def first_view_tokens(system: System, qa: VideoQA) -> int:
     source = FlatSource(2400.0, size=(1280, 720))
     trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: "A"), qa, source))
     assert trajectory.end is not EndReason.IMAGE_BUDGET
-    return visual_tokens(trajectory, system.visual_token_side) + 2 * len(trajectory.frames)
+    return visual_tokens(trajectory, system.size_factor) + 2 * len(trajectory.frames)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -1,4 +1,4 @@
-"""EVA's grammar: what a text is, how frames are labelled, how long a video is said to be."""
+"""EVA's grammar: what a text is, how frames are labelled, the stated length of a video."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ ONE = ToolCall("frame_select", {"start_time": 41, "end_time": 43, "nframes": 4, 
         ("<answer>it is\nred</answer>", Answer("it is\nred")),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 

@@ -39,7 +39,7 @@ def test_without_self_verification_the_agents_own_answer_counts(
         (episode(look(), end=EndReason.TOKEN_BUDGET), 0.0, 0.0, 0.0),
         (episode(look(), Turn("", Illegal("x"), 0), end=EndReason.ILLEGAL), 0.0, 0.0, 0.0),
         (episode(end=EndReason.ENGINE_ERROR), 0.0, 0.0, 0.0),
-        (episode(look(), reply("red")), 0.4, 0.4, 0.4),  # open ended: a fraction, and no format reward beside it
+        (episode(look(), reply("red")), 0.4, 0.4, 0.4),  # open ended: a fraction, and no format reward
         (episode(look(), reply("red")), 0.0, 0.0, 0.05),
         (episode(reply("red")), 0.4, 0.4, 0.4),
         (episode(look(), reply("A", "<answer>A</answer>")), 0.0, 0.0, 0.05),  # thoughts aren't paid for

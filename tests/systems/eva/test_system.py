@@ -1,24 +1,18 @@
 """EVA's episodes: what is shown, what calls do, when it ends."""
 
 import asyncio
-import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from agentic_video.graders.base import Graders
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.eva.system import Eva
 from agentic_video.types.message import text_of
 from agentic_video.types.row import VideoQA
-from agentic_video.types.score import Score
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.types.trajectory import EndReason, FrameRef
 from tests.conftest import MemorySource
 from tests.systems.eva.texts import LOOK, REPLY, SMALL, call, refs, run
 from tests.tools.test_base import Slides
@@ -100,7 +94,7 @@ def test_calls_beyond_the_cap_are_refused(qa: VideoQA, source: MemorySource) -> 
     assert str(trajectory.turns[0].observation[-1]).startswith("\nError: only 2 calls fit in a turn.")
 
 
-def test_a_refused_call_beside_a_legal_one_is_told(qa: VideoQA, source: MemorySource) -> None:
+def test_a_refused_call_next_to_a_legal_call_is_reported(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, "<think>x</think>" + call(nframes=0) + call(nframes=1), REPLY)
     assert trajectory.end is EndReason.ANSWER
     assert (trajectory.tool_calls, trajectory.illegal_calls) == (1, 1)
@@ -137,11 +131,6 @@ def test_an_unknown_tool_is_refused(qa: VideoQA, source: MemorySource) -> None:
     assert run(SMALL, qa, source, text).end is EndReason.ILLEGAL
 
 
-def test_a_call_in_the_sixth_turn_ends_unanswered(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, "<think>x</think>" + call(nframes=1))
-    assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 6, 5)
-
-
 def test_image_cap_ends_before_the_images_are_shown(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, "<think>x</think>" + call(0, 50, 16))
     # 16 a call: 48 fit, 64 don't
@@ -153,23 +142,6 @@ def test_calls_that_together_ask_for_too_many_decode_nothing(qa: VideoQA, source
     trajectory = run(SMALL, qa, source, "<think>x</think>" + 4 * call(0, 50, 16))
     assert (trajectory.end, trajectory.error) == (EndReason.IMAGE_BUDGET, "64 images, at most 48 fit")
     assert (trajectory.turns[0].legal_calls, source.requested) == (4, 0)
-
-
-def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
-    assert run(SMALL, qa, MemorySource(fail=True), LOOK).end is EndReason.TOOL_ERROR
-
-
-def test_impossible_constants_are_refused() -> None:
-    for wrong in (
-        {"max_tokens": 1},
-        {"max_calls": 0},
-        {"overview": "some"},
-        {"answer_match": "lenient"},
-        {"empty_window": "lenient"},
-        {"max_pixels": 100},
-    ):
-        with pytest.raises(ValueError):
-            Eva(**wrong)  # type: ignore[arg-type]
 
 
 class OneTurnEngine:
@@ -198,132 +170,3 @@ def test_turns_end_with_the_end_of_turn_token(qa: VideoQA, source: MemorySource,
     assert policy.sequence is not None
     shown = chat_format.decode(policy.sequence.response_ids)
     assert shown.count("<|im_end|>") == 3  # of both turns and of the reply; none twice
-
-
-def test_a_turn_cut_in_a_call_is_over(qa: VideoQA, source: MemorySource, chat_format: ChatFormat) -> None:
-    room = len(chat_format.encode(LOOK)) - 3
-    policy = TokenPolicy(OneTurnEngine([LOOK], chat_format), chat_format, TokenLimits(10**6, 10**6, room), SMALL)
-    assert asyncio.run(play(SMALL, policy, qa, source)).end is EndReason.TOKEN_BUDGET
-
-
-def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
-    score = asyncio.run(SMALL.score(run(SMALL, qa, source, LOOK, REPLY), qa, Graders()))
-    assert (score.reward, score.acc, score.format) == (1.0, 1.0, 1.0)
-
-
-# Whatever a model says
-
-FRAGMENTS = [
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "<answer>",
-    "</answer>",
-    "<tool_response>",
-    "<|image_pad|>",
-    "<|im_end|>",
-    "B",
-    "A. B. C. D.",
-    '{"tool": "frame_select", "arguments": ',
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    ":",
-    "}}",
-    '"start_time"',
-    '"end_time"',
-    '"nframes"',
-    '"resize"',
-    "1",
-    "-1",
-    "1e308",
-    "1e999",
-    "NaN",
-    "-Infinity",
-    "9" * 5000,
-    "null",
-    "true",
-    call(),
-    call(0, 60, 10**9),
-    call(-1e308, 1e308, 1e300, 1e-300),
-    call(1, 1, 1, 1e308),
-    call() * 9,
-    call(nframes=10**400),
-    call(nframes="true"),
-    call(resize='"1"'),
-    "é",
-    "\u202e",
-    "\x00",
-    "\ud7ff",
-    "🎬",
-    "\n",
-]
-CORPUS = [
-    "",
-    call() * 1000,
-    "<tool_call>" * 10_000 + "</tool_call>",
-    "<answer>" * 10_000 + "B" + "</answer>" * 10_000,
-    "<think>" * 50_000,
-    "</think>" * 50_000,
-    "<tool_call>" + "[" * 100_000 + "</tool_call>",
-    "<tool_call>" + "[" * 3_900 + "</tool_call>",
-    "<tool_call>" + "9" * 10**6 + "</tool_call>",
-    ("<tool_call>" + "[" * 3_900 + "</tool_call>") * 50,
-    "<answer>" + "A. B. " * 10**5 + "</answer>",
-    "<answer>" * 10**5,
-    "<answer></answer>" * 10**5 + call(),
-    "<answer>" + "\\boxed{" * 10**5 + "</answer>",
-    '<tool_call>{"tool": "\\ud800", "arguments": {"\\ud800": "\\ud800"}}</tool_call>' + call(),
-    '<tool_call>{"tool": "frame_select", "arguments": {"x": ' + "[" * 900 + "]" * 900 + "}}</tool_call>",
-    "<think>a</think><answer>A</answer><answer>B</answer><answer>C</answer><answer>D</answer>",
-    "<answer>A, B, C and D</answer>",
-    "<answer>red green blue grey</answer>",
-    "<answer>A\nB</answer>",
-]
-
-
-def check(texts: list[str], seconds: float = 60.0) -> None:
-    source = MemorySource(seconds)
-    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
-    trajectory = run(SMALL, qa, source, *texts)
-    score: Score = asyncio.run(SMALL.score(trajectory, qa, Graders()))
-    assert 1 <= len(trajectory.turns) <= SMALL.max_turns
-    assert len(trajectory.frames) <= SMALL.max_images
-    assert source.requested <= SMALL.max_calls * SMALL.max_frames * (SMALL.max_turns - 1)
-    assert score.reward in (0.0, 0.05, 1.0)
-    assert score.acc == 0.0 or trajectory.answer is not None
-    record = trajectory.to_dict()
-    assert Trajectory.from_dict(record) == trajectory
-    # No text that a call smuggles in keeps the record from being written.
-    calls = [turn["action"] for turn in record["turns"] if turn["action"]["kind"] == "calls"]
-    json.dumps(calls, ensure_ascii=False).encode()
-
-
-@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
-def test_corpus(text: str) -> None:
-    check([text])
-    check([LOOK, text])
-
-
-@pytest.mark.parametrize("text", CORPUS[-4:])
-def test_naming_several_options_earns_nothing(text: str) -> None:
-    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
-    trajectory = run(SMALL, qa, MemorySource(), text)
-    assert asyncio.run(SMALL.score(trajectory, qa, Graders())).reward == 0.0
-
-
-def test_thousands_of_random_outputs() -> None:
-    rng = random.Random(0)
-    for _ in range(1500):
-        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 12))) for _ in range(rng.randint(1, 4))]
-        check(texts, rng.choice([0.1, 1.0, 60.0, 5000.0]))
-
-
-@given(st.lists(st.text(max_size=60) | st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
-@settings(max_examples=200)
-def test_any_text(pieces: list[str]) -> None:
-    check(["".join(pieces)])
-    check([f"<tool_call>{''.join(pieces)}</tool_call>", REPLY])

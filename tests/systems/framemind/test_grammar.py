@@ -27,7 +27,7 @@ from tests.systems.framemind.texts import REPLY, REST, at, clip, look
         ("<tool_call>{}<turn_sum>a</turn_sum>", Calls(())),  # a call that isn't closed is none
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text, 3) == action
 
 

@@ -22,18 +22,9 @@ def test_sides_are_the_equations_own_where_no_multiple_is_asked_for() -> None:
     assert sides == [224, 256, 288, 320, 352, 384, 416, 448]
 
 
-def test_a_group_of_two_has_both_ends() -> None:
-    assert [ladder_sampling(LOW, HIGH, index, 2, 28) for index in range(2)] == [LOW, HIGH]
-
-
 def test_a_group_of_three_has_the_middle() -> None:
     # r = 1/2: 48 frames of 336 = 12 * 28 pixels
     assert ladder_sampling(LOW, HIGH, 1, 3, 28) == FrameSampling(48, 336, 336)
-
-
-@pytest.mark.parametrize("index", [0, 1, 7])
-def test_the_only_member_of_a_group_scans(index: int) -> None:
-    assert ladder_sampling(LOW, HIGH, index, 1, 28) == LOW
 
 
 def test_height_and_width_climb_apart() -> None:

@@ -116,11 +116,6 @@ def test_summaries_heaped_into_one_turn_count_once() -> None:
     assert (score.terms["turn"], score.format) == (0.0, 0.0)
 
 
-def test_unknown_turn_bonus_is_refused() -> None:
-    with pytest.raises(ValueError, match="turn_bonus"):
-        FrameMindWeights(turn_bonus="summaries")  # type: ignore[arg-type]
-
-
 def test_a_tool_is_used_when_its_frames_were_shown() -> None:
     assert used_tools(episode(look(FRAME_AT), look(CLIP), reply())) == {FRAME_AT, CLIP}
     assert used_tools(episode(refused(), reply())) == set()

@@ -1,25 +1,18 @@
 """FrameMind's episodes: the views of a group, what calls do, when it ends."""
 
 import asyncio
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError
-from agentic_video.systems.framemind.grammar import TAGS, read_call
 from agentic_video.systems.framemind.reward import FrameMindWeights
 from agentic_video.systems.framemind.system import FrameMind
-from agentic_video.systems.prompts import load_prompt
-from agentic_video.types.action import REFUSED, Calls
+from agentic_video.types.action import Calls
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
-from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 from tests.systems.framemind.texts import REPLY, REST, SMALL, at, clip, look, run, times
@@ -48,21 +41,12 @@ def test_validation_begins_with_the_many_small_frames(qa: VideoQA, source: Memor
     assert (len(frames), frames[0].width) == (64, 224)
 
 
-def test_a_group_of_one_has_the_many_small_frames(qa: VideoQA, source: MemorySource) -> None:
-    frames = opening_frames(run(FrameMind(group_size=1), qa, source, REPLY))
-    assert (len(frames), frames[0].width) == (64, 224)
-
-
 def test_opening_says_what_the_agent_may_do(qa: VideoQA, source: MemorySource) -> None:
     texts = [part for part in run(FrameMind(), qa, source, REPLY).opening[0].parts if isinstance(part, str)]
     assert "at most 3 turns" in texts[0] and "8 to 20 frames" in texts[0] and "60.00 seconds" in texts[0]
     assert '{"name": "FrameAt", "arguments": {"t": seconds}}' in texts[0]
     assert texts[1] == "<0.00s>"
     assert texts[-1] == "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
-
-
-def test_short_prompt_is_short() -> None:
-    assert len(load_prompt("framemind_short").split()) <= 45
 
 
 def test_frame_at_shows_the_closest_frame_in_large(qa: VideoQA, source: MemorySource) -> None:
@@ -146,7 +130,7 @@ def test_calls_beyond_the_cap_are_refused_at_once(qa: VideoQA, source: MemorySou
     assert "only 3 calls are allowed" in str(turn.observation[-2])
 
 
-def test_a_summary_without_calls_goes_on(qa: VideoQA, source: MemorySource) -> None:
+def test_a_summary_without_calls_continues(qa: VideoQA, source: MemorySource) -> None:
     assert SMALL.parse(REST) == Calls(())
     trajectory = run(SMALL, qa, source, REST, REPLY)
     assert trajectory.end is EndReason.ANSWER
@@ -159,12 +143,6 @@ def test_the_last_turn_is_announced_and_the_third_is_the_last(qa: VideoQA, sourc
     assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 3, 2)
     announced = ["last turn" in str(turn.observation[-1:]) for turn in trajectory.turns]
     assert announced == [False, True, False]
-
-
-def test_neither_summary_nor_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, f"<think>well</think>{at(3)}")
-    assert trajectory.end is EndReason.ILLEGAL
-    assert trajectory.illegal_calls == 1
 
 
 def test_messages_without_images_keep_everything_but_frames_and_their_labels() -> None:
@@ -184,23 +162,6 @@ def test_images_count_by_turn_unless_all_stay(qa: VideoQA, source: MemorySource)
 
 
 @pytest.mark.parametrize(
-    ("constants", "reason"),
-    [
-        ({"answer_match": "x"}, "answer_match"),
-        ({"context": "x"}, "context"),
-        ({"overview": "x"}, "overview"),
-        ({"group_size": 0}, "group_size"),
-        ({"max_images": 50}, "a first view has 64 frames"),  # the text's limit doesn't hold the paper's own view
-        ({"clip_min_frames": 21}, "clip_min_frames"),
-        ({"clip_fps": 0.0}, "clip_fps"),
-    ],
-)
-def test_bad_constants_are_refused(constants: dict, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        FrameMind(**constants)
-
-
-@pytest.mark.parametrize(
     ("answer", "acc"), [("B", 1.0), (" B ", 1.0), ("B.", 0.0), ("b", 0.0), ("A B C D", 0.0), ("green", 0.0)]
 )
 def test_answers_must_match_exactly(answer: str, acc: float, qa: VideoQA, source: MemorySource) -> None:
@@ -213,109 +174,6 @@ def test_reward_of_played_episodes(qa: VideoQA, source: MemorySource) -> None:
     assert asyncio.run(SMALL.score(both, qa, Graders())).reward == pytest.approx(2.7)  # 1 + 0 + 1.2 + 0.5
     by_sums = replace(SMALL, weights=FrameMindWeights(turn_bonus="turn_sums"))
     assert asyncio.run(by_sums.score(both, qa, Graders())).reward == pytest.approx(2.2)
-
-
-# Whatever a model says
-
-FRAGMENTS = [
-    *(f"<{slash}{tag}>" for tag in (*TAGS, "tool_response") for slash in ("", "/")),
-    "<|image_pad|>",
-    "<|im_end|>",
-    "FrameAt:\n",
-    "VideoClip:\n",
-    "ERROR: ",
-    "B",
-    "A. B. C. D.",
-    "{",
-    "}",
-    "[",
-    '"name"',
-    ":",
-    '"FrameAt"',
-    '"VideoClip"',
-    "1",
-    "-1",
-    "1e308",
-    "1e999",
-    "NaN",
-    "9" * 5000,
-    "null",
-    "true",
-    at(3),
-    at(-1),
-    at(1e308),
-    clip(1, 9),
-    clip(9, 1),
-    clip("null", "[]"),
-    look(at(3), clip(0, 60)),
-    look(*[clip(0, 60)] * 9),
-    REPLY,
-    REST,
-    "é",
-    "\u202e",
-    "\x00",
-    "🎬",
-    "\n",
-]
-CORPUS = [
-    look(*[clip(0, 60)] * 2000),
-    "<tool_call>" * 100_000 + "</turn_sum>",
-    "<think>" * 100_000 + REPLY,
-    "<answer>" * 50_000 + "B" + "</answer>" * 50_000,
-    look("<tool_call>" + "[" * 100_000 + "</tool_call>"),
-    look("<tool_call>" + "[" * 990 + "]" * 990 + "</tool_call>"),
-    look(at("[" * 900 + "]" * 900)),
-    look(at("9" * 1_000_000)),
-    look(at("9" * 1900)),
-    "<turn_sum></turn_sum>" * 50_000,
-    "<" * 1_000_000,
-    REST * 3 + "<answer>B</answer>",
-    "<think>a</think><answer>A</answer><answer>B</answer>",
-    "<think></think>" * 30_000 + "<answer>B</answer>",
-    "FrameAt:\nVideoClip:\n" + REPLY,
-]
-
-
-def played(texts: Sequence[str], seconds: float = 60.0) -> tuple[Trajectory, Score, MemorySource]:
-    source = MemorySource(seconds)
-    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
-    trajectory = run(SMALL, qa, source, *[texts[i % len(texts)] for i in range(3)])
-    return trajectory, asyncio.run(SMALL.score(trajectory, qa, Graders())), source
-
-
-def check(texts: Sequence[str], seconds: float = 60.0) -> None:
-    trajectory, score, source = played(texts, seconds)
-    assert 1 <= len(trajectory.turns) <= SMALL.max_turns
-    assert source.requested <= 8 + 2 * SMALL.max_calls * SMALL.clip_max_frames
-    assert all(len(turn.observation) < 200 for turn in trajectory.turns)
-    assert -1.0 <= score.reward <= 2.7 + 1e-9
-    assert score.acc == 0.0 or trajectory.answer is not None
-    assert score.terms["tool"] == 0.0 or trajectory.tool_calls > 0
-    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
-
-
-@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
-def test_hostile_corpus(text: str) -> None:
-    check([text])
-    check([look(at(3)), text])
-
-
-def test_thousands_of_random_outputs() -> None:
-    rng = random.Random(0)
-    for _ in range(1500):
-        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 12))) for _ in range(3)]
-        if rng.random() < 0.5:
-            texts = [text + rng.choice(["<turn_sum>a</turn_sum>", "<answer>B</answer>"]) for text in texts]
-        check(texts, rng.choice([0.1, 1.0, 60.0, 5000.0]))
-
-
-@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), max_size=8))
-@settings(max_examples=200)
-def test_any_text(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    check([text])
-    check([look(f"<tool_call>{text}</tool_call>"), REPLY])
-    assert read_call(text).name in ("FrameAt", "VideoClip", REFUSED)
 
 
 @pytest.mark.parametrize(

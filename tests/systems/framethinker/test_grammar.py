@@ -27,7 +27,7 @@ from tests.systems.framethinker.texts import LOOK, LOOKUP, REPLY
         ("<think>x</think><action>choose frames between" + " " * 300 + "1 and 99</action>", Illegal("unknown action")),
     ],
 )
-def test_what_a_turn_is(text: str, action: object) -> None:
+def test_reading_a_turn(text: str, action: object) -> None:
     assert parse_turn(text) == action
 
 

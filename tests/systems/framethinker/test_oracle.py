@@ -45,7 +45,7 @@ def test_the_oracle_finds_the_event_of_encoded_videos(tmp_path: Path) -> None:
     for row in pq.read_table(tmp_path / "heldout.parquet").to_pylist():
         qa = VideoQA.from_row({**row, "video": str(tmp_path / row["video"])})
         scene = make_scene(qa.extra["seed"], recipe)
-        info = asyncio.run(store.aprobe(qa.video))
+        info = store.probe(qa.video)
         assert info.fps == pytest.approx(10.0)
 
         async def episode(qa: VideoQA = qa) -> tuple[Watching, Trajectory]:

@@ -90,7 +90,7 @@ ILLEGAL = Turn("<think>x</think><action>dance</action>", Illegal("unknown action
         (ANY_LOOKUP, episode(look(), reply()), 0.0, True, (), 0.0),
         (ANY_LOOK, episode(look(), look(), reply()), 0.0, True, (), 0.2),
         (ANY_LOOK, episode(lookup(), reply()), 1.0, True, (), 1.0),
-        # rejected: a reward for turns, min(0.2 * (turns - 1), 0.6), in place of the actions' bonus
+        # rejected: a reward for turns, min(0.2 * (turns - 1), 0.6), instead of the actions' bonus
         (TURNS, episode(lookup(), look(), reply()), 1.0, True, (), 1.4),
         (TURNS, episode(look(), look(), look(), look(), reply()), 1.0, True, (), 1.6),  # capped
         (TURNS, episode(look(), look(), look(), reply()), 0.0, True, (), 0.0),
@@ -153,8 +153,3 @@ def test_format() -> None:
     assert not format_ok(episode(lookup(), look(), end=EndReason.TURN_LIMIT))
     assert not format_ok(episode(replace(look(), illegal_calls=1), reply()))
     assert not format_ok(episode(reply("<action>output answer: B</action><think>a</think>")))
-
-
-def test_an_unknown_bonus_is_refused() -> None:
-    with pytest.raises(ValueError, match="bonus"):
-        FrameThinkerWeights(bonus="both")  # type: ignore[arg-type]

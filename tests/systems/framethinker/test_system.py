@@ -1,28 +1,22 @@
 """FrameThinker's episodes: what is shown, what actions do, when it ends, the guard."""
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from agentic_video.graders.base import Graders
-from agentic_video.rollout.episode import play, play_attempts
+from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy, ScriptedPolicy, Utterance
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights
 from agentic_video.systems.framethinker.system import FrameThinker, GuardRules
 from agentic_video.systems.prompts import load_prompt
-from agentic_video.tools.base import Video
-from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
-from tests.systems.framethinker.texts import ELSEWHERE, LOOK, LOOKUP, REPLY, SMALL, UNFAITHFUL, WRONG, reward, run
+from tests.systems.framethinker.texts import ELSEWHERE, LOOK, LOOKUP, REPLY, SMALL, UNFAITHFUL, reward, run
 
 
 def test_the_opening_is_instructions_then_question_and_numbered_frames(asked: VideoQA, source: MemorySource) -> None:
@@ -55,11 +49,6 @@ def test_short_and_long_videos(asked: VideoQA) -> None:
         assert len(trajectory.frames) == 2 * frames
         assert {(frame.width, frame.height) for frame in trajectory.frames} == {size}
         assert f"shows {frames} frames" in str(trajectory.opening[0].parts[0])
-
-
-def test_small_frames_are_not_enlarged(asked: VideoQA) -> None:
-    trajectory = run(FrameThinker(), asked, MemorySource(size=(320, 180)), REPLY)
-    assert {(frame.width, frame.height) for frame in trajectory.frames} == {(320, 180)}
 
 
 def test_overview_and_look_have_counts_of_their_own(asked: VideoQA, source: MemorySource) -> None:
@@ -103,42 +92,6 @@ def test_an_illegal_action_ends_the_episode_with_nothing(text: str, asked: Video
     assert reward(generous, trajectory, asked) == 0.0
 
 
-def test_a_call_in_the_last_turn_ends_unanswered(asked: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, asked, source, LOOKUP, LOOK, ELSEWHERE, LOOKUP)
-    assert (trajectory.end, trajectory.tool_calls) == (EndReason.TURN_LIMIT, 3)
-    assert reward(SMALL, trajectory, asked) == 0.0
-
-
-def test_unreadable_frames_are_a_tool_error(asked: VideoQA) -> None:
-    source = MemorySource()
-
-    def script(view: object) -> str:
-        source.fail_frames = True
-        return LOOK
-
-    assert asyncio.run(play(SMALL, ScriptedPolicy(script), asked, source)).end is EndReason.TOOL_ERROR
-
-
-@pytest.mark.parametrize(
-    ("answer", "rule", "acc"),
-    [
-        ("B", "exact", 1.0),
-        ("B green", "exact", 1.0),  # the first word counts
-        ("B.", "exact", 0.0),
-        ("b", "exact", 0.0),
-        ("B.", "robust", 1.0),
-        ("green", "robust", 1.0),
-        ("A B C D", "robust", 0.0),
-        ("B or A", "robust", 0.0),
-        ("A", "robust", 0.0),
-    ],
-)
-def test_accuracy(answer: str, rule: str, acc: float, asked: VideoQA, source: MemorySource) -> None:
-    system = replace(SMALL, answer_match=rule)  # type: ignore[arg-type]
-    trajectory = run(system, asked, source, f"<think>x</think><action>output answer: {answer}</action>")
-    assert asyncio.run(system.score(trajectory, asked, Graders())).acc == acc
-
-
 def test_the_lookup_bonus_needs_a_clock_time_in_question_or_options(asked: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, asked, source, LOOKUP, LOOK, REPLY)
     assert reward(SMALL, trajectory, replace(asked, question="What flashes at 42 s?")) == pytest.approx(1.02)
@@ -153,7 +106,7 @@ def test_a_failed_check_takes_the_reward_unless_switched_off(
     texts: tuple[str, ...], asked: VideoQA, source: MemorySource
 ) -> None:
     trajectory = run(SMALL, asked, source, *texts)
-    assert trajectory.answer == "B"  # training isn't guarded: the episode goes on to its end
+    assert trajectory.answer == "B"  # training isn't guarded: the episode continues to its end
     assert reward(SMALL, trajectory, asked) == 0.0
     assert reward(replace(SMALL, ccv=ConsistencyRules(enable=False)), trajectory, asked) >= 1.0
 
@@ -181,10 +134,6 @@ def attempts(system: FrameThinker, qa: VideoQA, source: MemorySource, *scripts: 
 
 def instructions(trajectory: Trajectory) -> str:
     return str(trajectory.opening[0].parts[0])
-
-
-def test_a_sound_attempt_is_accepted(asked: VideoQA, source: MemorySource) -> None:
-    assert len(attempts(SMALL, asked, source, (LOOKUP, LOOK, WRONG))) == 1  # wrong answers aren't the guard's business
 
 
 @pytest.mark.parametrize(
@@ -228,13 +177,6 @@ def test_number_of_attempts(asked: VideoQA, source: MemorySource) -> None:
     assert len(attempts(once, asked, source, bad, (REPLY,))) == 2
     four = replace(SMALL, guard=GuardRules(attempts=4))
     assert len(attempts(four, asked, source, bad, bad, bad, bad, (REPLY,))) == 5
-    with pytest.raises(ValueError, match="attempts"):
-        GuardRules(attempts=0)
-
-
-def test_the_guard_off(asked: VideoQA, source: MemorySource) -> None:
-    off = replace(SMALL, guard=GuardRules(enable=False))
-    assert len(attempts(off, asked, source, (UNFAITHFUL, REPLY))) == 1
 
 
 def test_the_guard_makes_the_chosen_checks_also_where_the_reward_does_not(asked: VideoQA, source: MemorySource) -> None:
@@ -253,121 +195,3 @@ def test_an_engine_that_fails_is_not_asked_again(asked: VideoQA, source: MemoryS
     make: Callable[[System], Policy] = lambda current: Silent(lambda view: "")  # noqa: E731
     played = asyncio.run(play_attempts(SMALL, make, asked, source))
     assert [trajectory.end for trajectory in played] == [EndReason.ENGINE_ERROR]
-
-
-@pytest.mark.parametrize("key", ["look_frames", "long_look_frames"])
-def test_a_look_without_frames_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match=key):
-        FrameThinker(**{key: 0})  # type: ignore[arg-type]
-
-
-def test_unknown_rules_are_refused() -> None:
-    with pytest.raises(ValueError, match="answer_match"):
-        FrameThinker(answer_match="lenient")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="overview"):
-        FrameThinker(overview="all")  # type: ignore[arg-type]
-
-
-# Whatever a model says
-
-FRAGMENTS = [
-    "<think>",
-    "</think>",
-    "<action>",
-    "</action>",
-    "<answer>",
-    "<|image_pad|>",
-    "<|im_end|>",
-    "output answer:",
-    "B",
-    "A B C D",
-    "choose frames between ",
-    "410 and 430",
-    " 0 and 599",
-    "get frame number at time ",
-    "00:42",
-    "-1:20",
-    "9" * 5000,
-    "A",
-    "1e308",
-    "NaN",
-    " ",
-    "\n",
-    "\x00",
-    "\ud7ff",
-    "🎬",
-    "٤٢",
-    "is: 7",
-    LOOK,
-    LOOKUP,
-    REPLY,
-    ELSEWHERE,
-]
-CORPUS = [
-    "",
-    "<",
-    "<action>" * 100_000,
-    "</action>" * 100_000,
-    "<think>" * 100_000 + "</think>" * 100_000,
-    "<think></think>" * 50_000 + "<action></action>" * 50_000,
-    LOOK * 5_000,
-    REPLY * 5_000,
-    "<think>" + "1 " * 500_000 + "</think><action>choose frames between 1 and 100</action>",
-    "<think>" + "9" * 1_000_000 + "</think><action>choose frames between 1 and 100</action>",
-    "<think>x</think><action>output answer: " + "B " * 500_000 + "</action>",
-    "<think>x</think><action>output answer: " + "\\boxed{" * 100_000 + "</action>",
-    "<think>x</think><action>choose frames between " + " " * 1_000_000 + "1 and 2</action>",
-    "<think>x</think><action>choose frames between 1 and " + "9" * 1_000_000 + "</action>",
-    "<think>x</think><action>get frame number at time 999:99</action>",
-    "<think><action>output answer: A</action></think><action>output answer: B</action>",
-    "<think>x</think><action>output answer: B</action><action>output answer: A</action>",
-]
-
-
-def check(turns: list[str], seconds: float = 60.0) -> None:
-    source = MemorySource(seconds)
-    qa = VideoQA(id="q", video="v", question="What at 00:42?", answer="B", options=("red", "green", "blue", "grey"))
-
-    async def episode() -> None:
-        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
-        trajectory = await play(SMALL, policy, qa, source)
-        score = await SMALL.score(trajectory, qa, Graders())
-        assert len(trajectory.turns) <= SMALL.max_turns
-        assert source.requested <= SMALL.overview_frames + SMALL.look_frames * (SMALL.max_turns - 1)
-        assert any(score.reward == pytest.approx(value) for value in (0.0, 1.0, 1.02, 1.52))
-        assert score.reward == 0.0 or (trajectory.answer is not None and score.acc == score.format == 1.0)
-        assert score.reward <= 1.0 or trajectory.tool_calls > 0
-        assert sum(score.terms.values()) == score.reward
-        SMALL.retry((trajectory,))
-
-    asyncio.run(episode())
-
-
-@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
-def test_hostile_corpus(text: str) -> None:
-    check([text])
-    check([LOOK, text])
-
-
-def test_random_outputs() -> None:
-    rng = random.Random(0)
-    for _ in range(1_000):
-        turns = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 8))) for _ in range(SMALL.max_turns)]
-        if rng.random() < 0.5:
-            turns = [f"<think>{turn}</think><action>{rng.choice(FRAGMENTS)}</action>" for turn in turns]
-        check(turns, rng.choice([0.2, 1.0, 60.0, 5000.0]))
-
-
-@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
-@settings(max_examples=200)
-def test_any_text(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    check([text])
-    check([f"<think>{text}</think><action>choose frames between {text}</action>", REPLY])
-    check([f"<think>x</think><action>output answer: {text}</action>"])
-
-
-def test_messages_are_what_a_chat_template_takes(asked: VideoQA, source: MemorySource) -> None:
-    messages = asyncio.run(SMALL.opening(EpisodeView(asked, Video("memory", source.info, source))))
-    assert all(isinstance(message, Message) for message in messages)
-    assert not [part for part in messages[0].parts if not isinstance(part, str)]

@@ -44,7 +44,7 @@ CROP = crop()
         ('<tool_call>{"tool": "crop_video", "arguments": {}}</tool_call>', Illegal("the call has no name")),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 

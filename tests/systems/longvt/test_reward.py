@@ -35,12 +35,12 @@ def episode(crop: Sequence[float] | None, turns: int = 1) -> Trajectory:
         ((0, 10), [(10, 20)], 0.0, 0.0),  # they touch
         ((0, 10), [(50, 60)], 0.0, 0.0),
         ((10, 20), [(0, 5), (12, 20)], 0.8, 1.0),  # of several windows the one that it fits best
-        ((10, 20), [], 0.0, 0.0),  # nobody says when
+        ((10, 20), [], 0.0, 0.0),  # no window
         ((10, 20), [(15, 15)], 0.0, 0.0),  # an empty window
         (None, [(10, 20)], 0.0, 0.0),  # no crop
     ],
 )
-def test_what_a_crop_is_paid(crop: Sequence[float] | None, windows: list[Interval], iou: float, recall: float) -> None:
+def test_rewards_of_crops(crop: Sequence[float] | None, windows: list[Interval], iou: float, recall: float) -> None:
     assert time_reward(episode(crop), asked(*windows), "iou") == pytest.approx(iou)
     assert time_reward(episode(crop), asked(*windows), "recall") == pytest.approx(recall)
 
@@ -116,7 +116,7 @@ def test_well_formed(turns: tuple[str, ...]) -> None:
         (LOOK, "<answer>B</answer>"),  # no thought after the call
         (LOOK + call(), REPLY),  # two calls in a turn: no thought between them
         (call(), REPLY),  # no thought before the call
-        (LOOK + REPLY, REPLY),  # an answer beside a call
+        (LOOK + REPLY, REPLY),  # an answer next to a call
         ("<think>" + call() + "</think>", REPLY),  # a call inside a thought
         (LOOK.replace("</tool_call>", ""), REPLY),
         ("<think>a</think><tool_call>{}</tool_call><thi", "nk>b</think><answer>B</answer>"),  # a tag over two turns

@@ -42,12 +42,6 @@ def test_a_long_video_is_shown_by_uniform_frames(qa: VideoQA) -> None:
     assert (trajectory.frames[0].time, trajectory.frames[-1].time) == (0.0, 1_799.9)
 
 
-def test_frames_are_within_the_published_pixels(qa: VideoQA) -> None:
-    trajectory = run(LongVT(), qa, MemorySource(4.0, size=(1280, 720)), REPLY)
-    # the largest multiples of 28 of 16:9 within 50,176 pixels
-    assert {(frame.width, frame.height) for frame in trajectory.frames} == {(280, 168)}
-
-
 def test_the_first_view_may_be_one_clip_and_a_crop_is_images_then_too(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(replace(SMALL, frames_as="video"), qa, source, LOOK, REPLY)
     clip, asked = trajectory.opening[1].parts
@@ -84,7 +78,9 @@ def test_or_not_at_all(qa: VideoQA, source: MemorySource) -> None:
     for text in (bare, LOOK):  # what it says of a path isn't looked at
         trajectory = run(system, qa, source, text, REPLY)
         assert trajectory.tool_calls == 1
-    assert not any("video_path" in text_of(one.parts) or "memory" in text_of(one.parts) for one in trajectory.opening)  # type: ignore[arg-type]
+    assert not any(
+        "video_path" in text_of(message.parts) or "memory" in text_of(message.parts) for message in trajectory.opening
+    )  # type: ignore[arg-type]
 
 
 def test_without_tools_none_is_spoken_of(qa: VideoQA, source: MemorySource) -> None:
@@ -92,15 +88,6 @@ def test_without_tools_none_is_spoken_of(qa: VideoQA, source: MemorySource) -> N
     told = "".join(text_of(message.parts) for message in trajectory.opening)  # type: ignore[misc]
     assert "tool" not in told and "crop" not in told and "What colour" in told and "memory" not in told
     assert trajectory.end is EndReason.ANSWER
-
-
-def test_in_sweeps(qa: VideoQA, source: MemorySource) -> None:
-    assert len(run(SMALL.with_frames(12), qa, source, REPLY).frames) == 12  # type: ignore[arg-type]
-    # two looks, and an answer after them
-    trajectory = run(SMALL.with_calls(2), qa, source, LOOK, LOOK, REPLY)  # type: ignore[arg-type]
-    assert (trajectory.tool_calls, trajectory.end) == (2, EndReason.ANSWER)
-    assert run(SMALL.with_calls(2), qa, source, LOOK).end is EndReason.TURN_LIMIT  # type: ignore[arg-type]
-    assert SMALL.with_calls(0) == SMALL.direct()
 
 
 # What calls do
@@ -144,7 +131,7 @@ def test_several_calls_of_a_turn_are_answered_in_order(qa: VideoQA, source: Memo
         (call('"1"', 4), "start_time must be a number"),
     ],
 )
-def test_a_refused_call_is_told_and_the_episode_goes_on(
+def test_a_refused_call_is_reported_and_the_episode_continues(
     qa: VideoQA, source: MemorySource, request_: str, reason: str
 ) -> None:
     trajectory = run(SMALL, qa, source, "<think>a</think>" + request_, REPLY)
@@ -271,14 +258,7 @@ def open_ended(qa: VideoQA) -> VideoQA:
     return replace(qa, options=(), answer="a green square", answer_type="open_ended")
 
 
-def test_an_open_answer_may_be_half_right(qa: VideoQA, source: MemorySource) -> None:
-    asked, judge = open_ended(qa), StubJudge(0.5)
-    trajectory = run(SMALL, asked, source, "<think>a</think><answer>green</answer>")
-    assert scored(trajectory, asked, graders=Graders(judge=judge)).terms["acc"] == 0.5
-    assert judge.asked == [("green", "half")]
-
-
-def test_an_empty_answer_is_wrong_and_asks_nobody(qa: VideoQA, source: MemorySource) -> None:
+def test_an_empty_answer_is_wrong_without_a_judge(qa: VideoQA, source: MemorySource) -> None:
     asked, judge = open_ended(qa), StubJudge(1.0)
     trajectory = run(SMALL, asked, source, "<think>a</think><answer> </answer>")
     score = scored(trajectory, asked, graders=Graders(judge=judge))
@@ -291,28 +271,3 @@ def test_a_long_answer_earns_nothing(qa: VideoQA, source: MemorySource, characte
     trajectory = run(SMALL, asked, source, f"<think>a</think><answer>{'x' * characters}</answer>")
     score = scored(trajectory, asked, graders=Graders(judge=judge))
     assert (score.reward, score.acc, len(judge.asked)) == (reward, reward / 2, int(reward > 0))
-
-
-def test_when_is_asked_the_answer_s_overlap_is_the_accuracy(qa: VideoQA, source: MemorySource) -> None:
-    asked = replace(qa, options=(), answer="40 - 44", answer_type="interval", windows=((40.0, 44.0),))
-    trajectory = run(SMALL, asked, source, LOOK, "<think>a</think><answer>[41, 43]</answer>")
-    assert scored(trajectory, asked).terms == {"acc": 0.5, "format": 1.0, "time": 0.0, "tool": 0.0}
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"max_calls": 0},
-        {"time_reward": "f1"},
-        {"video_path": "url"},
-        {"crop_past_end": "ignored"},
-        {"crop_max_frames": 0},
-        {"crop_fps": 0.0},
-        {"overview": "all"},
-        {"frames_as": "text"},
-        {"answer_match": "loose"},
-    ],
-)
-def test_constants_that_make_no_sense_are_named(wrong: dict) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        LongVT(**wrong)

@@ -1,11 +1,7 @@
-"""ParaVT's grammar: parallel calls in both forms, answers with and without tags, and replies that nobody can forge."""
-
-import json
+"""ParaVT's grammar: parallel calls in both forms, answers with and without tags, and replies that can't be forged."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.paravt.grammar import (
@@ -32,7 +28,7 @@ def call(body: str, tag: str = "tool_call") -> str:
 def arguments_of(text: str, max_calls: int = 5) -> list[dict[str, object]]:
     action = parse_turn(text, max_calls)
     assert isinstance(action, Calls)
-    return [dict(one.arguments) for one in action.calls]
+    return [dict(call.arguments) for call in action.calls]
 
 
 def test_several_calls_of_a_turn_in_both_forms_keep_their_order() -> None:
@@ -86,7 +82,7 @@ def test_a_call_that_cannot_be_read_is_refused_and_leaves_the_others(said: str, 
 def test_calls_beyond_the_limit_become_one_that_is_refused() -> None:
     action = parse_turn(call(CROP) * 7, 3)
     assert isinstance(action, Calls)
-    assert [one.name for one in action.calls] == ["crop_video"] * 3 + [REFUSED]
+    assert [call.name for call in action.calls] == ["crop_video"] * 3 + [REFUSED]
     assert "only 3 calls" in action.calls[-1].arguments["reason"]
     many = parse_turn(call("\n".join(["crop_video(start=1, end=2)"] * 9), "tool_code"), 3)
     assert isinstance(many, Calls) and len(many.calls) == 4
@@ -143,14 +139,6 @@ def test_a_path_may_hold_commas_and_brackets() -> None:
     )
 
 
-@given(st.text(alphabet=st.sampled_from("<>/thinkooltcae_rsw(),=\"'{}0 9.\n"), max_size=200))
-def test_any_text_is_read(text: str) -> None:
-    action = parse_turn(text, 3)
-    if isinstance(action, Calls):
-        assert 1 <= len(action.calls) <= 4
-        json.dumps([dict(one.arguments) for one in action.calls])
-
-
 def frame(index: int) -> Frame:
     return Frame(index, index / 10, np.zeros((32, 32, 3), np.uint8))
 
@@ -187,7 +175,3 @@ def test_a_sub_agent_cannot_leave_its_reply(said: str, chat_format: ChatFormat) 
     # no special token of the model, however it is spelt
     ids = chat_format.encode(shown)
     assert not set(ids) & set(chat_format.tokenizer.all_special_ids)
-
-
-def test_a_summary_is_one_line() -> None:
-    assert harmless(" a  man\n\nruns ") == "a man runs"

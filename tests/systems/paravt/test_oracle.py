@@ -78,7 +78,7 @@ def test_a_sub_agent_says_what_it_is_shown(
     extra: dict[str, object], times: list[float], said: str, qa: VideoQA, source: MemorySource
 ) -> None:
     facts = {"event_time": 42.2, "event_seconds": 0.9, "answer_text": "green", **extra}
-    frames = asyncio.run(source.aframes_at("memory", times))
+    frames = source.draw("memory", source.indices_at("memory", times), None)
     request = AsideRequest((Message("user", (*frames, "\nWhat flashes?")),), max_tokens=8)
     assert oracle.asides(replace(qa, extra=facts), request) == said
 

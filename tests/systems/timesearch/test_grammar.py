@@ -6,7 +6,6 @@ import pytest
 from agentic_video.systems.timesearch.grammar import first_block, labelled, parse_turn, times_text
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Clip, Frame
-from tests.growth import assert_linear
 from tests.systems.timesearch.texts import LOOK, REPLY
 
 LOOKS = Calls((ToolCall("seek_video_frames", {"start_time": 41, "end_time": 43}),))
@@ -35,7 +34,7 @@ NEITHER = Illegal("neither a call nor an answer")
         ("<answer></answer>", Answer("")),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 
@@ -65,21 +64,6 @@ def test_calls_that_cannot_be_read(body: str) -> None:
     assert isinstance(parse_turn(f"<tool_call>{body}</tool_call>"), Illegal)
     found = first_block(f"<tool_call>{body}</tool_call>")
     assert found is not None and found.tag == "tool_call"
-
-
-def test_any_name_and_any_plain_values_are_read() -> None:
-    plain = '{"name": "x", "arguments": {"a": 1.5, "b": "c", "d": null}}'
-    text = '{"name": "x", "arguments": "{\\"a\\": 1.5, \\"b\\": \\"c\\", \\"d\\": null}"}'
-    for body in (plain, text):
-        calls = Calls((ToolCall("x", {"a": 1.5, "b": "c", "d": None}),))
-        assert parse_turn(f"<tool_call>{body}</tool_call>") == calls
-
-
-@pytest.mark.parametrize(
-    "unit", ["<tool_call>", "<answer>", "<tool_call></answer>", "<answer><tool_call>", "</answer>"]
-)
-def test_time_is_by_length(unit: str) -> None:
-    assert_linear(parse_turn, unit * 1_000, unit * 16_000)
 
 
 def frame(index: int, time: float) -> Frame:

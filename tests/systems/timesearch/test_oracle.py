@@ -56,7 +56,7 @@ def test_oracle_finds_what_it_looks_for(tmp_path: Path) -> None:
             continue
         assert (found.reward, trajectory.tool_calls) == (pytest.approx(2.0), 1)
         looked.add(scene.kind)
-        frames = asyncio.run(store.aframes(str(path), seen(trajectory, 0)))
+        frames = store.frames(str(path), seen(trajectory, 0))
         assert 3 <= len(frames) <= 4
         assert max(share(frame.image, scene.answer) for frame in frames) > 0.1, scene
     assert looked == {"colour", "beside"}

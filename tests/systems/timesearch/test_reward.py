@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from agentic_video.graders.base import Graders
-from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import Judge, JudgeConfig
 from agentic_video.systems.timesearch import TimeSearch, TimeSearchWeights
 from agentic_video.systems.timesearch.reward import accuracy, format_ok, mixes, timesearch_score, verified_answer
@@ -55,11 +53,6 @@ def test_worked_cases(trajectory: Trajectory, acc: float, verified: float, expec
     result = timesearch_score(trajectory, acc, verified, TimeSearchWeights())
     assert result.reward == pytest.approx(expected) == sum(result.terms.values())
     assert result.acc == acc
-
-
-def test_the_paper_adds_all_three() -> None:
-    weights = TimeSearchWeights(format=1.0, acc=1.0, completeness=1.0)
-    assert timesearch_score(episode(looked(), reply()), 1.0, 1.0, weights).reward == 3.0
 
 
 @pytest.mark.parametrize(
@@ -168,11 +161,6 @@ def test_a_long_answer_isn_t_shown_to_the_judge() -> None:
     assert asyncio.run(accuracy("(b)(a)(c)" + " " * 200, ORDER, "leading_letter", 100, judge)) == 1.0
 
 
-def test_an_open_ended_row_needs_a_judge() -> None:
-    with pytest.raises(EndpointError, match="judge"):
-        asyncio.run(TimeSearch().score(episode(reply(answer="a bus")), OPEN, Graders()))
-
-
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
@@ -206,8 +194,3 @@ def test_a_wrong_answer_s_verification_isn_t_judged() -> None:
     assert judge.asked == ["a bus"]
     trajectory = episode(looked(), reply(answer="a red car"), verified="a red car")
     assert score(TimeSearch(), trajectory, OPEN, judge).reward == 2.0
-
-
-def test_notes_that_are_no_text_earn_nothing() -> None:
-    trajectory = replace(episode(looked(), reply()), notes={VERIFIED: ["B"], "error": "it didn't fit"})
-    assert score(TimeSearch(), trajectory, CHOICE).terms["completeness"] == 0.0

@@ -22,7 +22,7 @@ from tests.tools.test_base import Slides
 
 
 class Asides:
-    """What the policy says beside the episode; keeps what it was asked."""
+    """The policy's side queries; records the requests."""
 
     def __init__(self, said: str = "B"):
         self.said = said
@@ -83,7 +83,7 @@ def test_a_long_video_has_so_many_uniform_frames(qa: VideoQA) -> None:
 
 def test_as_images_each_frame_has_its_time(qa: VideoQA) -> None:
     text, shown = opened(replace(BASE, frames_as="images"), qa)
-    assert len(shown) == 8 and all(isinstance(one, FrameRef) for one in shown)
+    assert len(shown) == 8 and all(isinstance(part, FrameRef) for part in shown)
     assert text.split("You help")[0] == "" and "0.0s" in text and "59.9s" in text
 
 
@@ -115,12 +115,6 @@ def test_frames_that_are_found_are_larger() -> None:
     assert TimeSearch().seek_size(info) == (588, 336)  # 252 of 256 tokens
     tiny = MemorySource(size=(64, 64)).info
     assert TimeSearch().seek_size(tiny) == (168, 168)  # enlarged to 36 tokens, as 5 x 5 are less than 32
-
-
-@pytest.mark.parametrize("name", ["overview_fps", "overview_tokens", "pool_fps", "seek_frames", "csv_tokens"])
-def test_what_no_episode_can_have_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        TimeSearch(**{name: 0})
 
 
 # A search
@@ -178,17 +172,11 @@ def test_no_more_frames_than_asked_for_are_all_shown_and_need_no_encoder(qa: Vid
         ("<tool_call></tool_call>", "not valid JSON"),
     ],
 )
-def test_a_bad_call_gets_a_hint_and_the_dialogue_goes_on(qa: VideoQA, text: str, reason: str) -> None:
+def test_a_bad_call_gets_a_hint_and_the_dialogue_continues(qa: VideoQA, text: str, reason: str) -> None:
     trajectory = run(TimeSearch(), qa, text, REPLY)
     assert reason in told(trajectory, 0) and "inside <tool_call> and </tool_call>" in told(trajectory, 0)
     assert (trajectory.turns[0].legal_calls, trajectory.turns[0].illegal_calls) == (0, 1)
     assert (trajectory.end, trajectory.answer) == (EndReason.ANSWER, "B")
-
-
-@pytest.mark.parametrize("text", ["", "<think>hm</think>", "<answer>B", "<tool_call>{}"])
-def test_neither_a_call_nor_an_answer_ends(qa: VideoQA, text: str) -> None:
-    trajectory = run(TimeSearch(), qa, text, REPLY)
-    assert (trajectory.end, len(trajectory.turns)) == (EndReason.ILLEGAL, 1)
 
 
 def test_a_turn_ends_with_its_first_closing_tag(qa: VideoQA) -> None:
@@ -245,16 +233,10 @@ def test_what_the_self_verification_says_is_not_trained_on(qa: VideoQA) -> None:
         (TimeSearch(csv=False), [LOOK, REPLY]),
     ],
 )
-def test_nobody_is_asked_where_nothing_could_be_paid(qa: VideoQA, system: TimeSearch, turns: Sequence[str]) -> None:
+def test_no_verification_where_it_could_earn_nothing(qa: VideoQA, system: TimeSearch, turns: Sequence[str]) -> None:
     asides = Asides()
     trajectory = run(system, qa, *turns, asides=asides)
     assert asides.asked == [] and trajectory.notes == {}
-
-
-def test_without_a_prompt_there_is_no_system_message(qa: VideoQA) -> None:
-    asides = Asides()
-    run(TimeSearch(csv_prompt=""), qa, LOOK, REPLY, asides=asides)
-    assert [message.role for message in asides.asked[0].messages] == ["user"]
 
 
 def test_an_engine_that_fails_then_fails_the_rollout(qa: VideoQA) -> None:

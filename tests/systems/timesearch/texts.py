@@ -1,4 +1,4 @@
-"""Turns of TimeSearch-R's agents, and what answers beside them: a retriever and the policy's asides."""
+"""Turns of TimeSearch-R's agents, with a retriever and the policy's asides."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from agentic_video.toyworld.world import COLOURS
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.video.source import FrameRequest
 from agentic_video.video.store import FrameStore
 
 THOUGHT = "<think>look</think>"
@@ -63,10 +64,12 @@ class Coloured:
         self.store = store
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        return [share(frame.image, prompt) for frame in await self.store.aframes(path, indices)]
+        return [share(frame.image, prompt) for frame in (await self.store.serve(FrameRequest(path, indices))).frames]
 
     async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.stack([frame.image.mean((0, 1)) for frame in await self.store.aframes(path, indices)])
+        rows = np.stack(
+            [frame.image.mean((0, 1)) for frame in (await self.store.serve(FrameRequest(path, indices))).frames]
+        )
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return np.array(await self.asimilarities(path, indices, prompt)), rows @ rows.T
 

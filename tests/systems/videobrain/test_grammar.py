@@ -28,7 +28,7 @@ NEITHER = Illegal("neither a call nor an answer")
         ("", NEITHER),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 
@@ -50,10 +50,6 @@ def test_what_a_turn_is(text: str, action: Action) -> None:
 )
 def test_calls_that_cannot_be_read(text: str) -> None:
     assert isinstance(parse_turn(text), Illegal)
-
-
-def test_the_last_answer_counts() -> None:
-    assert parse_turn("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
 
 
 def test_labels_carry_the_number_within_the_video_on_a_line_of_its_own() -> None:

@@ -18,6 +18,7 @@ from agentic_video.toyworld import oracles
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.world import COLOURS, WorldRecipe, write_video
 from agentic_video.types.row import VideoQA
+from agentic_video.video.source import FrameRequest
 from agentic_video.video.store import FrameStore
 from tests.conftest import MemorySource
 from tests.systems.videobrain.texts import (
@@ -47,7 +48,7 @@ class Coloured:
         self.store = store
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        frames = await self.store.aframes(path, indices)
+        frames = (await self.store.serve(FrameRequest(path, indices))).frames
         return [share(frame.image, prompt) for frame in frames]
 
 
@@ -71,7 +72,7 @@ def test_oracle_finds_what_it_looks_for(tmp_path: Path) -> None:
             assert trajectory.tool_calls == 0
             continue
         tools.append(scene.kind)
-        frames = asyncio.run(store.aframes(str(path), seen(trajectory, 0)))
+        frames = store.frames(str(path), seen(trajectory, 0))
         assert len(frames) == 4
         assert max(share(frame.image, scene.answer) for frame in frames) > 0.2, scene
     assert set(tools) == {"colour", "beside"}

@@ -1,19 +1,11 @@
 """VideoBrain's episodes: what is shown, what calls do, when it ends, how it is graded."""
 
-import asyncio
-import json
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from agentic_video.graders.judge import EndpointError, Judge, JudgeConfig
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.graders.judge import Judge, JudgeConfig
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef
@@ -145,10 +137,6 @@ def test_a_refused_call_takes_the_whole_reward(qa: VideoQA) -> None:
     assert score(BASE, run(BASE, qa, LOOK, REPLY), classed(qa)).reward == pytest.approx(1.55)
 
 
-def test_a_turn_without_call_and_answer_ends_the_episode(qa: VideoQA) -> None:
-    assert run(BASE, qa, "<thinking>well</thinking> I don't know.").end is EndReason.ILLEGAL
-
-
 def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
     looks = [call("uniform_sample", start_frame=start, end_frame=start + 50) for start in (0, 100, 200, 300)]
     trajectory = run(BASE, qa, *looks, REPLY)
@@ -157,11 +145,6 @@ def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
     # a refused fourth call is answered with the same request
     refused = run(BASE, qa, *looks[:3], call("zoom"), REPLY)
     assert "last turn" in told(refused, 3)
-
-
-def test_a_call_in_the_fifth_turn_ends_unanswered(qa: VideoQA) -> None:
-    trajectory = run(BASE, qa, *[LOOK] * 5)
-    assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.TURN_LIMIT, None, 4)
 
 
 def test_multiple_choice_is_judged_with_its_options(qa: VideoQA) -> None:
@@ -179,117 +162,10 @@ def test_open_ended_answers_get_a_partial_grade(qa: VideoQA) -> None:
     assert judge.asked == [(row.question, "a green one", "B", "unit")]
 
 
-def test_a_rule_needs_no_judge(qa: VideoQA) -> None:
-    assert score(BASE, run(BASE, qa, REPLY), classed(qa, "direct")).acc == 1.0
-    row = replace(classed(qa), answer_type="open_ended", options=())
-    with pytest.raises(EndpointError, match="row q1"):
-        score(BASE, run(BASE, row, REPLY), row)
-
-
 def test_a_broken_format_is_not_graded(qa: VideoQA) -> None:
     judge, judged = FixedJudge(1.0), replace(BASE, answer_match="judge")
     result = score(judged, run(judged, qa, "<answer>B</answer>"), classed(qa), judge)
     assert (result.reward, result.acc, result.format, judge.asked) == (0.0, 0.0, 0.0, [])
-
-
-def test_a_row_without_a_class_is_refused_even_if_unanswered(qa: VideoQA) -> None:
-    with pytest.raises(RowError, match=r"row q1: field 'extra_info\.class'"):
-        score(BASE, run(BASE, qa, "nothing"), qa)
-
-
-def test_unknown_choices_are_refused() -> None:
-    with pytest.raises(ValueError, match="answer_match"):
-        VideoBrain(answer_match="jugde")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="illegal_call"):
-        VideoBrain(illegal_call="stop")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="overview"):
-        VideoBrain(overview="some")  # type: ignore[arg-type]
-
-
-# Whatever a model says
-
-CALL = LOOK.removeprefix(THOUGHT)
-FRAGMENTS = [
-    "<thinking>",
-    "</thinking>",
-    "<tool_call>",
-    "</tool_call>",
-    "<answer>",
-    "</answer>",
-    "<|image_pad|>",
-    "<|im_end|>",
-    THOUGHT,
-    THOUGHT,
-    CALL,
-    FIND.removeprefix(THOUGHT),
-    "B",
-    "A. B. C. D.",
-    "{",
-    "}",
-    "[",
-    '"name"',
-    ":",
-    ",",
-    "NaN",
-    "1e999",
-    "-1",
-    "9" * 5000,
-    '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1e308}}',
-    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "\\ud800"}}',
-    "\x00",
-    "é",
-    " ",
-    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "x", "prompt": {"a": 1}}}',
-]
-NESTED = ["[" * depth + "]" * depth for depth in (100, 480, 600, 900)]
-CORPUS = [
-    "",
-    LOOK * 1000,
-    "<tool_call>" * 10_000 + "</tool_call>",
-    "<thinking>" * 50_000,
-    "<answer>" * 10_000 + "</answer>",
-    "<tool_call>" + "[" * 100_000 + "</tool_call>",
-    "<tool_call>" + "9" * 1_000_000 + "</tool_call>",
-    "<answer>" + "x" * 1_000_000 + "</answer>",
-    "<" * 1_000_000,
-    "</thinking><thinking>" * 50_000,
-    *(f'<tool_call>{{"name": "x", "arguments": {{"a": {nested}}}}}</tool_call>' for nested in NESTED),
-    *(f'<tool_call>{{"name": "x", "arguments": {{}}, "more": {nested}}}</tool_call>' for nested in NESTED),
-    '<tool_call>{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9' + "9" * 1800 + "}}</tool_call>",
-]
-
-
-def check(texts: Sequence[str]) -> None:
-    source = MemorySource()
-    qa = VideoQA("q", "v", "What?", "B", options=("red", "green", "blue", "grey"), extra={"class": "active"})
-    policy = ScriptedPolicy(lambda view: texts[len(view.turns) % len(texts)])
-    trajectory = asyncio.run(play(BASE, policy, qa, source, Nearest()))
-    json.dumps(trajectory.to_dict(), ensure_ascii=False).encode()
-    assert source.requested <= 16 + 4 * 8
-    result = score(BASE, trajectory, qa)
-    assert round(result.reward, 6) in (0.0, 0.05, 0.25, 1.05, 1.55)
-    assert result.acc == 0.0 or trajectory.answer is not None
-    assert result.reward < 0.06 or (trajectory.tool_calls > 0) == (round(result.reward, 6) in (0.25, 1.55))
-
-
-@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
-def test_hostile_texts(text: str) -> None:
-    check([text])
-    check([LOOK, text, REPLY])
-
-
-def test_random_outputs() -> None:
-    rng = random.Random(0)
-    for _ in range(600):
-        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 8))) for _ in range(4)]
-        check([*texts, rng.choice([REPLY, *texts])])
-
-
-@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), min_size=1, max_size=6))
-@settings(max_examples=150)
-def test_any_text(pieces: list[str]) -> None:
-    check(["".join(pieces)])
-    check([f"{THOUGHT}<tool_call>{''.join(pieces)}</tool_call>", REPLY])
 
 
 ONE_TOOL = [
@@ -370,7 +246,7 @@ def test_without_the_gate_the_format_is_neither_checked_nor_paid(
     ("unclassed", "without", "with_tool"),
     [("none", 1.05, 1.05), ("direct", 1.55, 1.05), ("adaptive", 1.55, 1.55), ("active", 1.05, 1.55)],
 )
-def test_what_a_row_without_a_class_pays(qa: VideoQA, unclassed: str, without: float, with_tool: float) -> None:
+def test_rewards_of_rows_without_a_class(qa: VideoQA, unclassed: str, without: float, with_tool: float) -> None:
     system = replace(BASE, unclassed=unclassed)  # type: ignore[arg-type]
     assert score(system, run(system, qa, REPLY), qa).reward == pytest.approx(without)
     assert score(system, run(system, qa, LOOK, REPLY), qa).reward == pytest.approx(with_tool)
@@ -378,8 +254,3 @@ def test_what_a_row_without_a_class_pays(qa: VideoQA, unclassed: str, without: f
     assert score(system, run(system, qa, REPLY), classed(qa, "direct")).reward == pytest.approx(1.55)
     with pytest.raises(RowError):
         system.needs(classed(qa, "easy"))
-
-
-def test_a_row_without_a_class_is_refused_by_default(qa: VideoQA) -> None:
-    with pytest.raises(RowError, match=r"agentic_video\.system\.unclassed"):
-        BASE.needs(qa)

@@ -30,7 +30,7 @@ def turn(text: str, legal: int | None = None) -> Turn:
 
 
 def episode(*texts: str | Turn, end: EndReason = EndReason.ANSWER) -> Trajectory:
-    turns = tuple(one if isinstance(one, Turn) else turn(one) for one in texts)
+    turns = tuple(text if isinstance(text, Turn) else turn(text) for text in texts)
     return Trajectory("q", "videoo3", (), turns, end)
 
 
@@ -127,7 +127,7 @@ def test_a_refused_call_is_no_look() -> None:
     refused = turn(ground(10, 10.5), legal=0)
     assert called_spans(episode(refused, REPLY)) == ()
     assert reward(episode(refused, REPLY), "clue_single_w_tool") == pytest.approx(2.0)
-    # beside a look it is one more call
+    # next to a look it is one more call
     assert reward(episode(refused, ground(10, 20), REPLY), "clue_single_w_tool") == pytest.approx(2 + 0.95)
 
 

@@ -9,7 +9,7 @@ import pytest
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.videoo3 import CropTokens, VideoO3
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, recorded_frames
 from tests.conftest import MemorySource
@@ -19,7 +19,13 @@ HD = (1280, 720)
 
 
 def texts(trajectory: Trajectory, role: str = "user") -> list[str]:
-    return [part for one in trajectory.opening if one.role == role for part in one.parts if isinstance(part, str)]
+    return [
+        part
+        for message in trajectory.opening
+        if message.role == role
+        for part in message.parts
+        if isinstance(part, str)
+    ]
 
 
 def clip_of(parts: Any) -> ClipRef:
@@ -75,7 +81,7 @@ def test_images_share_them_yield_fairly(qa: VideoQA) -> None:
     frame = trajectory.frames[0]
     # 120 frames: 136 each: 435 x 245 pixels, 15 x 8
     assert frame.width * frame.height // 784 == 120
-    assert "<0.00s>" in texts(trajectory) and not any(isinstance(one, ClipRef) for one in trajectory.visuals)
+    assert "<0.00s>" in texts(trajectory) and not any(isinstance(visual, ClipRef) for visual in trajectory.visuals)
 
 
 def test_a_small_frame_is_enlarged_to_twenty_tokens(qa: VideoQA) -> None:
@@ -124,7 +130,7 @@ def test_a_look_is_the_next_observation(qa: VideoQA, source: MemorySource) -> No
         ("<think>a</think><grounding>?</grounding>", "not valid JSON"),
     ],
 )
-def test_a_failed_look_is_told_and_the_episode_goes_on(
+def test_a_failed_look_is_reported_and_the_episode_continues(
     qa: VideoQA, source: MemorySource, call: str, reason: str
 ) -> None:
     trajectory = run(SMALL, qa, source, call, ground(1, 3), REPLY)
@@ -133,11 +139,6 @@ def test_a_failed_look_is_told_and_the_episode_goes_on(
     assert (trajectory.turns[0].legal_calls, trajectory.illegal_calls, trajectory.tool_calls) == (0, 1, 1)
     assert str(trajectory.turns[1].observation[0]).startswith("Observation 2")  # the number is the turn's
     assert trajectory.answer == "B"
-
-
-def test_what_is_neither_call_nor_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, "<think>hm</think>")
-    assert (trajectory.end, trajectory.illegal_calls) == (EndReason.ILLEGAL, 1)
 
 
 def test_the_sixth_turn_must_answer(qa: VideoQA, source: MemorySource) -> None:
@@ -176,14 +177,6 @@ def test_a_segment_is_asked_for_with_its_own_instructions(qa: VideoQA, source: M
     assert (score.acc, score.reward) == (0.5, 1.5)
 
 
-@pytest.mark.parametrize(
-    ("answer", "acc"), [("B", 1.0), ("(B) green", 1.0), ("B. green", 1.0), ("green", 0.0), ("b", 0.0), ("B green", 0.0)]
-)
-def test_the_released_rule_for_letters(qa: VideoQA, source: MemorySource, answer: str, acc: float) -> None:
-    trajectory = run(SMALL, qa, source, f"<think>a</think><answer>{answer}</answer>")
-    assert asyncio.run(SMALL.score(trajectory, qa, Graders())).acc == acc
-
-
 def test_few_frames_are_shown_once_each(qa: VideoQA) -> None:
     # a frame a second: of four times within a second there are two frames
     clip = clip_of(run(SMALL, qa, MemorySource(20.0, fps=1.0), ground(4, 5), REPLY).turns[0].observation)
@@ -192,25 +185,5 @@ def test_few_frames_are_shown_once_each(qa: VideoQA) -> None:
 
 def test_a_video_of_one_frame_is_an_image(qa: VideoQA) -> None:
     trajectory = run(SMALL, qa, MemorySource(1.0, fps=1.0), REPLY)
-    assert [type(one) for one in trajectory.visuals] == [FrameRef]
+    assert [type(visual) for visual in trajectory.visuals] == [FrameRef]
     assert len(recorded_frames(trajectory.visuals)) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"crop_min_frames": 1},
-        {"crop_max_frames": 2},
-        {"crop_fps": 0.0},
-        {"overview_tokens": 0},
-        {"frame_max_tokens": 0},
-        {"unnamed_class": "some"},
-        {"answer_match": "first"},
-        {"frames_as": "gif"},
-    ],
-)
-def test_constants_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be|crop_fps"):
-        VideoO3(**change)
-    with pytest.raises(ValueError, match="crop_tokens"):
-        CropTokens(coarse=0)

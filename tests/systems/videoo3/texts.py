@@ -20,6 +20,6 @@ def ground(start: object, end: object, strategy: str = "medium") -> str:
 
 
 def run(system: VideoO3, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
-    """An episode of these turns; the last one is said again and again."""
+    """An episode of these turns; the last one is repeated."""
     policy = ScriptedPolicy(lambda view: texts[min(len(view.turns), len(texts) - 1)])
     return asyncio.run(play(system, policy, qa, source))

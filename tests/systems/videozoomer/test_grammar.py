@@ -33,12 +33,8 @@ NEITHER = Illegal("neither a call nor an answer")
         ("\x00" * 1000, NEITHER),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
-
-
-def test_the_last_answer_counts() -> None:
-    assert parse_turn("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
 
 
 def test_labels_carry_the_number_within_the_clip_and_the_time() -> None:

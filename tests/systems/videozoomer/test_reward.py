@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, format_ok, videozoomer_score
+from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
 
@@ -64,13 +64,3 @@ def test_released_script_pays_no_bonus() -> None:
 
 def test_a_partial_grade_earns_no_bonus() -> None:
     assert videozoomer_score(episode(zoom(), reply()), 0.5, VideoZoomerWeights()).reward == pytest.approx(0.55)
-
-
-def test_format_needs_a_finished_episode() -> None:
-    assert not format_ok(episode(end=EndReason.TOKEN_BUDGET))
-    assert not format_ok(episode(zoom(), end=EndReason.IMAGE_BUDGET))
-
-
-def test_terms_add_up() -> None:
-    score = videozoomer_score(episode(zoom(), reply()), 1.0, VideoZoomerWeights())
-    assert sum(score.terms.values()) == score.reward

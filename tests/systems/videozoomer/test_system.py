@@ -37,12 +37,6 @@ def test_overview_of_a_long_video_is_64_uniform_frames(qa: VideoQA) -> None:
     assert trajectory.frames[-1].index == 299
 
 
-def test_overview_of_128_seconds_is_still_by_rate(qa: VideoQA) -> None:
-    trajectory = run(SMALL, qa, MemorySource(128.0), REPLY)
-    assert [frame.time for frame in trajectory.frames][-2:] == [124.0, 126.0]
-    assert len(trajectory.frames) == 64
-
-
 def test_labels_carry_number_and_time(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, ZOOM, REPLY)
     assert shown(trajectory)[1:3] == ["<frame0_time0.00s>", "<frame1_time2.00s>"]
@@ -103,12 +97,12 @@ class VariableSource(MemorySource):
         super().__init__(10.0)
         self.stamps = [*np.arange(50) / 25, *(2 + np.arange(50) * 0.16)]
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        frames = super().draw(path, indices, size)
         return [replace(frame, time=float(self.stamps[frame.index])) for frame in frames]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, nearest_indices(self.stamps, times), size)
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        return nearest_indices(self.stamps, times)
 
 
 def test_where_the_rate_varies_released_numbers_are_not_the_times(qa: VideoQA) -> None:
@@ -121,11 +115,6 @@ def test_where_the_rate_varies_released_numbers_are_not_the_times(qa: VideoQA) -
     assert "<frame0_time1.60s>" in observation and "<frame3_time3.60s>" in observation
 
 
-def test_an_unknown_rule_for_frames_is_refused() -> None:
-    with pytest.raises(ValueError, match="frame_times"):
-        VideoZoomer(frame_times="published")  # type: ignore[arg-type]
-
-
 def test_frame_sizes_keep_the_pixel_budget(qa: VideoQA) -> None:
     trajectory = run(VideoZoomer(), qa, MemorySource(10.0, size=(1920, 1080)), REPLY)
     for frame in trajectory.frames:
@@ -133,19 +122,11 @@ def test_frame_sizes_keep_the_pixel_budget(qa: VideoQA) -> None:
         assert frame.width % 28 == frame.height % 28 == 0
 
 
-def test_question_and_options_come_last(qa: VideoQA, source: MemorySource) -> None:
-    assert shown(run(SMALL, qa, source, REPLY))[-1] == (
-        "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
-    )
-
-
 def test_instructions_may_be_a_system_message(qa: VideoQA, source: MemorySource) -> None:
     (one,) = run(SMALL, qa, source, REPLY).opening
     system, user = run(replace(SMALL, prompt_role="system"), qa, source, REPLY).opening
     assert (one.role, system.role, user.role) == ("user", "system", "user")
     assert system.parts == (str(one.parts[0]).strip(),) and user.parts == one.parts[1:]
-    with pytest.raises(ValueError, match="prompt_role"):
-        VideoZoomer(prompt_role="tool")  # type: ignore[arg-type]
 
 
 def test_a_closing_tag_alone_is_no_call(qa: VideoQA, source: MemorySource) -> None:
@@ -176,13 +157,6 @@ def test_replies_end_with_how_to_go_on(qa: VideoQA, source: MemorySource) -> Non
     assert [str(turn.observation[-1])[-16:] for turn in silent.turns[:2]] == ["</tool_response>"] * 2
 
 
-def test_a_call_in_the_last_turn_ends_unanswered(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, *[ZOOM] * 5)
-    assert trajectory.end is EndReason.TURN_LIMIT
-    assert trajectory.answer is None
-    assert (len(trajectory.turns), trajectory.tool_calls) == (5, 4)
-
-
 def test_last_turn_is_announced_once_before_it(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, *[ZOOM] * 4, REPLY)
     announced = ["No further call" in str(turn.observation[-1:]) for turn in trajectory.turns]
@@ -203,12 +177,6 @@ def test_image_cap_ends_before_the_images_are_shown(qa: VideoQA, source: MemoryS
     assert len(trajectory.frames) == 62
 
 
-def test_a_turn_without_call_and_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, "<think>well</think> I don't know.")
-    assert trajectory.end is EndReason.ILLEGAL
-    assert trajectory.illegal_calls == 1
-
-
 def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
     source = MemorySource()
 
@@ -219,8 +187,3 @@ def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
     trajectory = asyncio.run(play(SMALL, ScriptedPolicy(script), qa, source))
     assert trajectory.end is EndReason.TOOL_ERROR
     assert "made to fail" in trajectory.error
-
-
-def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
-    score = asyncio.run(SMALL.score(run(SMALL, qa, source, ZOOM, REPLY), qa, Graders()))
-    assert (score.reward, score.acc, score.format) == (1.5, 1.0, 1.0)

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.types.frame import Frame
 from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.retriever import FrameRetriever
+from agentic_video.video.source import FrameReply, FrameRequest
 from tests.conftest import MemorySource
 
 T = TypeVar("T")
@@ -58,12 +58,13 @@ class PickySource(MemorySource):
         self.damaged, self.reason, self.seconds = frozenset(damaged), reason, seconds
         self.requests: list[list[int]] = []
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        self.requests.append(list(indices))
-        await asyncio.sleep(self.seconds)
-        if self.damaged.intersection(indices):
-            raise VideoError(path, self.reason, "made to fail")
-        return await super().aframes(path, indices, size)
+    async def serve(self, request: FrameRequest) -> FrameReply:
+        if len(request.indices):
+            self.requests.append(list(request.indices))
+            await asyncio.sleep(self.seconds)
+        if self.damaged.intersection(request.indices):
+            raise VideoError(request.path, self.reason, "made to fail")
+        return await super().serve(request)
 
 
 def run(

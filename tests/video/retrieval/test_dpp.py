@@ -1,4 +1,4 @@
-"""Greedy MAP of a determinantal point process, against determinants worked out whole."""
+"""Greedy MAP of a determinantal point process, compared with full determinants."""
 
 from itertools import combinations
 
@@ -29,7 +29,7 @@ def determinant(relevance: Floats, features: Floats, chosen: tuple[int, ...]) ->
     return float(np.linalg.det(kernel[np.ix_(chosen, chosen)]))
 
 
-def yield_fairly(relevance: Floats, features: Floats, count: int) -> list[int]:
+def greedy_by_definition(relevance: Floats, features: Floats, count: int) -> list[int]:
     """Greedy MAP by its definition."""
     chosen: list[int] = []
     for _ in range(count):
@@ -77,7 +77,7 @@ def test_by_hand(relevance: list[float], degrees: tuple[float, ...], count: int,
 
 
 @pytest.mark.parametrize(("count", "chosen"), [(3, [0, 1, 2]), (9, [0, 1, 2]), (0, [])])
-def test_all_where_there_are_no_more_and_none_where_none_is_asked_for(count: int, chosen: list[int]) -> None:
+def test_as_many_as_asked_for(count: int, chosen: list[int]) -> None:
     assert greedy_map(np.array([0.0, 1.0, 0.5]), alike(directions(0, 10, 20)), count) == chosen
 
 
@@ -91,9 +91,9 @@ def small_sets(draw: st.DrawFn) -> tuple[Floats, Floats, int]:
 
 
 @given(small_sets())
-def test_it_is_what_determinants_say_yield_fairly(case: tuple[Floats, Floats, int]) -> None:
+def test_it_is_greedy_by_determinants(case: tuple[Floats, Floats, int]) -> None:
     relevance, features, count = case
-    assert greedy_map(relevance, alike(features), count) == yield_fairly(relevance, features, count)
+    assert greedy_map(relevance, alike(features), count) == greedy_by_definition(relevance, features, count)
 
 
 @given(small_sets())
@@ -109,7 +109,7 @@ def test_it_is_close_to_the_best_of_all_sets(case: tuple[Floats, Floats, int]) -
 
 
 @given(st.integers(1, 40), st.integers(0, 12), st.integers(0, 2**32 - 1), st.booleans())
-def test_it_always_gives_so_many_different_ones_in_order(items: int, count: int, seed: int, same: bool) -> None:
+def test_it_chooses_distinct_items_in_order(items: int, count: int, seed: int, same: bool) -> None:
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(items, 3)).astype(np.float32)
     if same:
@@ -120,8 +120,8 @@ def test_it_always_gives_so_many_different_ones_in_order(items: int, count: int,
     assert all(0 <= item < items for item in chosen)
 
 
-def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(ValueError, match="don't fit"):
+def test_wrong_shapes_and_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="fit"):
         greedy_map(np.ones(3), alike(directions(0, 1)), 1)
     with pytest.raises(ValueError, match="negative"):
         greedy_map(np.array([-0.1, 1.0]), alike(directions(0, 1)), 1)

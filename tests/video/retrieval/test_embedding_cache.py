@@ -1,4 +1,4 @@
-"""What is kept of frames, in memory and on disk, through a retriever and by itself."""
+"""Embeddings in memory and on disk."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentic_video.video.identity import VideoIdentity, identify
+from agentic_video.video.cache import VideoIdentity, identify
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row
+from agentic_video.video.retrieval.embedding_cache import Embedding, EmbeddingCache
 from agentic_video.video.retrieval.retriever import FrameRetriever
 from tests.video.retrieval.degrees import CONFIG, DegreeEncoder, PickySource, run
 
@@ -36,23 +36,23 @@ def test_memory_is_bounded(path: str, max_bytes: int) -> None:
 
 def test_the_disk_cache_survives_a_restart(path: str, tmp_path: Path) -> None:
     config = replace(CONFIG, cache_dir=str(tmp_path / "cache"))
-    run(lambda one: one.asimilarities(path, range(20), "0"), config)
+    run(lambda retriever: retriever.asimilarities(path, range(20), "0"), config)
     source = PickySource()
-    similarities, second = run(lambda one: one.asimilarities(path, [60, *range(20)], "0"), config, source)
+    similarities, second = run(lambda retriever: retriever.asimilarities(path, [60, *range(20)], "0"), config, source)
     expected = [0.5, *(math.cos(math.radians(n)) for n in range(20))]
     assert similarities == pytest.approx(expected, abs=1e-6)
     assert (second.stats().embedded, second.stats().disk_hits) == (1, 20)
     assert source.requests == [[60]]
-    # what the second run made was added to what the first had written
-    assert run(lambda one: one.asimilarities(path, [60, 19], "0"), config)[1].stats().disk_hits == 2
+    # the second run added to the file of the first
+    assert run(lambda retriever: retriever.asimilarities(path, [60, 19], "0"), config)[1].stats().disk_hits == 2
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".npz"]
 
 
-def test_a_changed_file_or_another_model_is_embedded_anew(path: str, tmp_path: Path) -> None:
+def test_a_changed_file_or_another_model_is_embedded_again(path: str, tmp_path: Path) -> None:
     config = replace(CONFIG, cache_dir=str(tmp_path / "cache"))
 
     def ask(encoder: DegreeEncoder) -> tuple[int, int]:
-        stats = run(lambda one: one.asimilarities(path, [1, 2], "0"), config, encoder=encoder)[1].stats()
+        stats = run(lambda retriever: retriever.asimilarities(path, [1, 2], "0"), config, encoder=encoder)[1].stats()
         return stats.embedded, stats.disk_hits
 
     assert ask(DegreeEncoder()) == (2, 0)
@@ -64,31 +64,26 @@ def test_a_changed_file_or_another_model_is_embedded_anew(path: str, tmp_path: P
 
 def _flip(file: Path) -> None:
     content = bytearray(file.read_bytes())
-    place = content.index(b"rows.npy") + 160  # within the rows, beyond their header
-    content[place] ^= 0xFF
+    start = content.index(b"rows.npy") + 160  # within the rows, beyond their header
+    content[start] ^= 0xFF
     file.write_bytes(content)
 
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     "empty": lambda file: file.write_bytes(b""),
-    "cut": lambda file: file.write_bytes(file.read_bytes()[:300]),
-    "noise": lambda file: file.write_bytes(bytes(range(256)) * 4),
     "flipped": _flip,
     "pickled": lambda file: np.savez(file, indices=np.array([1, 2]), rows=np.array([{}, {}])),
     "other keys": lambda file: np.savez(file, rows=np.ones((2, 2), np.float32)),
-    "other lengths": lambda file: np.savez(file, indices=np.array([1]), rows=np.eye(2, dtype=np.float32)),
     "not normalised": lambda file: np.savez(file, indices=np.array([1, 2]), rows=np.ones((2, 2), np.float32)),
-    "not finite": lambda file: np.savez(file, indices=np.array([1, 2]), rows=np.full((2, 2), np.nan, np.float32)),
-    "other type": lambda file: np.savez(file, indices=np.array([1, 2]), rows=np.eye(2)),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_cache_file_is_made_anew(path: str, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_cache_file_is_made_again(path: str, tmp_path: Path, damage: str) -> None:
     config = replace(CONFIG, cache_dir=str(tmp_path / "cache"))
 
     def ask() -> tuple[list[float], FrameRetriever]:
-        return run(lambda one: one.asimilarities(path, [0, 60], "0"), config)
+        return run(lambda retriever: retriever.asimilarities(path, [0, 60], "0"), config)
 
     ask()
     [file] = (tmp_path / "cache").iterdir()
@@ -103,7 +98,7 @@ def test_the_folder_is_bounded_oldest_out(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     cache = EmbeddingCache(RetrievalConfig(cache_dir=str(folder), cache_bytes=5000), "degrees")
     radians = np.radians(range(40)).astype(np.float32)
-    rows: dict[int, Row] = dict(enumerate(np.stack([np.cos(radians), np.sin(radians)], axis=1)))
+    rows: dict[int, Embedding] = dict(enumerate(np.stack([np.cos(radians), np.sin(radians)], axis=1)))
     videos = []
     for number in range(12):
         video = tmp_path / f"{number}.mp4"
@@ -120,32 +115,17 @@ def test_the_folder_is_bounded_oldest_out(tmp_path: Path) -> None:
     assert cache.load(videos[0], range(40)) == {} and cache.disk_errors == 0
 
 
-def test_nodes_that_see_other_inodes_share_a_folder(path: str, tmp_path: Path) -> None:
-    cache = EmbeddingCache(RetrievalConfig(cache_dir=str(tmp_path / "cache")), "degrees")
-    here = identify(path)
-    cache.save(here, {3: np.array([1, 0], np.float32)})
-    assert cache.load(replace(here, inode=here.inode + 1), [3, 4]).keys() == {3}
-    for other in (replace(here, size=here.size + 1), replace(here, mtime_ns=here.mtime_ns + 1)):
-        assert cache.load(other, [3]) == {}
-
-
 def test_a_files_name_follows_model_path_time_and_size(tmp_path: Path) -> None:
-    # a folder of an earlier run stays of use
+    # folders of earlier runs stay usable, whatever inodes a node sees
     cache = EmbeddingCache(RetrievalConfig(cache_dir=str(tmp_path)), "model")
     cache.save(VideoIdentity("/videos/a.mp4", 1, 7, 5), {0: np.array([1, 0], np.float32)})
     name = hashlib.sha256(b'["model", "/videos/a.mp4", 7, 5]').hexdigest()
     assert [file.name for file in tmp_path.iterdir()] == [f"{name}.npz"]
 
 
-def test_a_file_beyond_the_folders_bound_is_not_written(path: str, tmp_path: Path) -> None:
-    config = replace(CONFIG, cache_dir=str(tmp_path / "cache"), cache_bytes=100)
-    _, retriever = run(lambda one: one.asimilarities(path, range(40), "0"), config)
-    assert not list((tmp_path / "cache").iterdir()) and retriever.stats().disk_errors == 0
-
-
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(path: str) -> None:
     similarities, retriever = run(
-        lambda one: one.asimilarities(path, [0, 60], "0"), replace(CONFIG, cache_dir=f"{path}/cache")
+        lambda retriever: retriever.asimilarities(path, [0, 60], "0"), replace(CONFIG, cache_dir=f"{path}/cache")
     )
     assert similarities == pytest.approx([1.0, 0.5], abs=1e-6)
     assert retriever.stats().disk_errors > 0

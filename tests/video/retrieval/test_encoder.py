@@ -1,4 +1,4 @@
-"""A tiny CLIP of open_clip: what it gives, what it remembers, what it refuses."""
+"""A tiny CLIP of open_clip."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ from agentic_video.video.sizes import resize
 from tests.video.retrieval.clip_models import write_clip
 
 Transform = Callable[[Image.Image], Any]
-
-
-def test_embeddings_have_length_one(clip: ClipEncoder) -> None:
-    images = [np.full((28, 28, 3), value, np.uint8) for value in (0, 128, 255)]
-    for rows in (clip.images(images), clip.texts(["red", "a green flash"])):
-        assert rows.dtype == np.float32
-        assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(len(rows)), abs=1e-5)
 
 
 @pytest.fixture(scope="module", params=["squash", "shortest", "longest"])
@@ -102,7 +95,7 @@ def test_the_tokenizers_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_what_the_cpu_gives(tmp_path: Path, clip: ClipEncoder) -> None:
+def test_gpu_and_cpu_agree(tmp_path: Path, clip: ClipEncoder) -> None:
     import torch
 
     def on_gpus() -> int:

@@ -14,7 +14,7 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval import node_retriever
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.node_retriever import NodeRetriever, actor_options, all_retrieval_stats
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.video.conftest import kill_actor
 from tests.video.retrieval.clip_models import write_clip
 
@@ -41,22 +41,22 @@ def test_gpus_are_visible_without_being_taken() -> None:
     assert actor_options(RetrievalConfig(num_gpus=0.25)) == {"num_gpus": 0.25}
 
 
-def test_only_the_part_of_a_prompt_that_counts_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    actor = StubActor({"ready": True, "similarities": [0.5], "compare": ()})
+def test_prompts_are_cut_before_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    actor = StubActor({"ready": True, "ask": [0.5]})
     monkeypatch.setattr(node_retriever, "NodeActor", lambda *_: actor)
     retriever = NodeRetriever(RetrievalConfig("local-dir:/m", max_prompt_chars=5))
     for _ in range(2):
         assert asyncio.run(retriever.asimilarities("a.mp4", range(1), "red " * 10**6)) == [0.5]
-    sent = ("similarities", ("a.mp4", [0], "red r"))
+    sent = ("ask", ("asimilarities", "a.mp4", [0], "red r"))
     assert actor.calls == [("ready", ()), sent, sent]
     asyncio.run(retriever.acompare("a.mp4", range(1), "red " * 10**6))
-    assert actor.calls[-1] == ("compare", ("a.mp4", [0], "red r"))
-    with pytest.raises(ValueError, match="at most 4096 frames"):
+    assert actor.calls[-1] == ("ask", ("acompare", "a.mp4", [0], "red r"))
+    with pytest.raises(ValueError, match="4096"):
         asyncio.run(retriever.acompare("a.mp4", range(5000), "red"))
 
 
 @pytest.mark.parametrize(("num_gpus", "remedy"), [(0.0, "loaded"), (0.5, "n_gpus_per_node")])
-def test_a_retriever_that_does_not_start_says_why(
+def test_a_retriever_that_does_not_start_is_an_error_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch, num_gpus: float, remedy: str
 ) -> None:
     monkeypatch.setattr(node_retriever, "NodeActor", lambda *_: StubActor({"ready": True}, seconds=600))

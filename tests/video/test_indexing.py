@@ -36,12 +36,6 @@ def test_variable_rate_is_seen_and_times_are_the_encoded_ones(video: Video, name
         assert reader.info.fps == pytest.approx(60 / reader.info.duration)
 
 
-@pytest.mark.parametrize("name", ["h264_ts", "vp9", "av1", "late_start", "hevc"])
-def test_constant_rate_is_seen(video: Video, name: str) -> None:
-    with open_video(video(name)) as reader:
-        assert not reader.info.variable_frame_rate
-
-
 @pytest.mark.parametrize(("name", "rate"), [("long_last_frame", 25), ("long_last_frame_mkv", 30)])
 def test_a_last_frame_that_stays_on_for_long_is_no_part_of_the_rate(video: Video, name: str, rate: int) -> None:
     """As where a video is padded to its sound: the number of a frame is its time times the rate all the same."""

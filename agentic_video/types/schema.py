@@ -1,0 +1,25 @@
+"""What pydantic finds wrong with plain data, as one line."""
+
+from pydantic import ValidationError
+
+from agentic_video.types.text import short
+
+_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """The dotted key of a validation's first problem, and the problem.
+
+    Parts of a union have names in angle brackets (``Tag("<frame>")``), which are no part of the key.
+    """
+    found = error.errors(include_url=False)[0]
+    parts = [part for part in found["loc"] if isinstance(part, int) or not part.startswith("<")]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    if found["type"] in _WORDS:
+        return key, _WORDS[found["type"]]
+    if found["type"] == "value_error":
+        return key, str(found["ctx"]["error"])
+    if found["type"] == "union_tag_invalid":
+        return key, f"has an unknown kind, got {short(found['input'])}"
+    expected = found["msg"].replace("Input should be", "must be").replace("valid tuple", "list")
+    return key, f"{expected}, got {short(found['input'])}"

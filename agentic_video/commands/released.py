@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentic_video.commands.engine import TOY, choose_engine
-from agentic_video.commands.eval import Options, variant_of
+from agentic_video.commands.eval_options import Options, variant_of
 from agentic_video.commands.parsing import words_of
 from agentic_video.utils.errors import SetupError
 

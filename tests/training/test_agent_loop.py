@@ -37,8 +37,8 @@ from agentic_video.training.loop.agent_loop import (
     node_retriever,
     weight_versions,
 )
+from agentic_video.training.loop.outputs import UNTRAINED
 from agentic_video.training.loop.router import RequestId
-from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types import frame as frame_module
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame, ImageRef, Origin, image_key

@@ -24,6 +24,7 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from agentic_video.training.engines.checkpoints import CheckpointManager
 from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
 from agentic_video.training.inputs.model_inputs import clip_patches, image_patches, pixels_of, seqlens
 from agentic_video.training.inputs.raw_visuals import PIXELS, with_patches_of_raw
@@ -52,6 +53,18 @@ class VideoEngine(FSDPEngineWithLMHead):
         super().__init__(*args, **kwargs)
         self._hides = False
         self._draws = random.Random(0)  # the same on all ranks
+
+    def initialize(self) -> None:
+        """See verl's; with our manager of checkpoints."""
+        super().initialize()
+        self.checkpoint_manager = CheckpointManager(
+            model=self.module,
+            optimizer=self.optimizer,
+            lr_scheduler=self.lr_scheduler,
+            processing_class=self.model_config.get_processor(),
+            checkpoint_config=self.checkpoint_config,  # type: ignore[arg-type]  # verl passes the same
+            trust_remote_code=self.model_config.trust_remote_code,
+        )
 
     def _build_lora_module(self, module: Any) -> Any:
         """See verl's; nothing is computed backwards through a vision tower of which nothing is trained.
@@ -130,6 +143,33 @@ class VideoEngine(FSDPEngineWithLMHead):
                 micro_batch, processor.image_token_id, processor.video_token_id, processor.image_processor.merge_size
             )
         return super().prepare_model_inputs(micro_batch)
+
+
+def freeze_vision(module: Any, merger: bool = True) -> int:
+    """Take the vision tower out of training.
+
+    Args:
+        module: The model.
+        merger: Whether the modules that make tokens of its patches are frozen, too.
+
+    Returns:
+        Number of frozen weights.
+
+    Raises:
+        ValueError: The model has no vision tower (no parameter under a module named ``visual``).
+    """
+    named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
+    # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
+    frozen = [
+        parameter
+        for path, parameter in named
+        if "visual" in path and (merger or not any("merger" in part for part in path))
+    ]
+    if not frozen:
+        raise ValueError("actor.freeze_vision_tower is set, but the model has no module named 'visual'")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in frozen)
 
 
 def without_inputs(batch: TensorDict, name: str) -> TensorDict:

@@ -20,9 +20,15 @@ from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.logs.metrics import rates_since
 from agentic_video.training.loop.agent_loop import FINAL_OUTPUT
-from agentic_video.training.loop.outputs import REWARDS, extra_fields, key_of
-from agentic_video.training.loop.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
-from agentic_video.training.loop.untrained import UNTRAINED, without_signal
+from agentic_video.training.loop.outputs import (
+    REWARD_KEY,
+    REWARD_KEY_UNITS,
+    REWARDS,
+    UNTRAINED,
+    extra_fields,
+    key_of,
+    without_signal,
+)
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory

@@ -28,10 +28,9 @@ from agentic_video.tools.base import Retriever
 from agentic_video.training.engines.vllm_images import MISSING, MISSING_IMAGES
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop.credit import spread
-from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.outputs import REWARDS, UNTRAINED
 from agentic_video.training.loop.router import RequestId
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
-from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA

@@ -29,10 +29,9 @@ from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
-from agentic_video.training.loop.outputs import key_of
+from agentic_video.training.loop.outputs import UNTRAINED, key_of
 from agentic_video.training.loop.reward_workers import while_answering
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
-from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.processor_rules import processor_rules
 

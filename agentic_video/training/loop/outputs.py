@@ -5,6 +5,10 @@ from typing import Any
 
 import transfer_queue as tq
 
+UNTRAINED = "untrained"
+"""In an output's ``extra_fields``, in its tag in the transfer queue, and in ``reward_extra_info``."""
+REWARD_KEY, REWARD_KEY_UNITS = "reward_key", 1e4
+"""The reward as a metric of dynamic sampling, in units of one over the second."""
 REWARDS = "reward_extra_info"
 """In ``extra_fields``: what the episode earned, by name; verl puts it there."""
 
@@ -44,3 +48,18 @@ def rewards_of(keys: Sequence[str], partition_id: str) -> dict[str, dict[str, fl
     """What outputs earned, by key; for the arguments see :func:`extra_fields`."""
     extras = extra_fields(keys, partition_id)
     return {key: extra[REWARDS] for key, extra in zip(keys, extras, strict=True)}
+
+
+def without_signal(members: Sequence[tuple[str, bool, float]]) -> float | None:
+    """The mean of a group's metric if the group teaches nothing, else None.
+
+    Fewer than two of its rollouts are trained on, or these have the same metric.
+
+    Args:
+        members: Of each output of the group: its rollout, whether that is untrained, and the metric.
+    """
+    values = {rollout: value for rollout, _, value in members}
+    trained = {rollout: value for rollout, untrained, value in members if not untrained}
+    if len(trained) > 1 and len(set(trained.values())) > 1:
+        return None
+    return sum(values.values()) / len(values)

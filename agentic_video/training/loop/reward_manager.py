@@ -17,8 +17,7 @@ from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import check_function, score_episode
 from agentic_video.training.loop.credit import turn_rewards
-from agentic_video.training.loop.outputs import REWARDS
-from agentic_video.training.loop.untrained import UNTRAINED
+from agentic_video.training.loop.outputs import REWARD_KEY, REWARD_KEY_UNITS, REWARDS, UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -31,10 +30,6 @@ ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
 GraderName = Literal["judge", "verifier"]
 
 REWARD_MANAGER_NAME = "video_agent"
-REWARD_KEY = "reward_key"
-"""The reward as a metric of dynamic sampling."""
-REWARD_KEY_UNITS = 1e4
-"""``reward_key`` counts in units of one over this."""
 
 
 def reward_info(

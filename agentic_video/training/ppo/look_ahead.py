@@ -9,7 +9,7 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils
 
-from agentic_video.training.ppo.filtered_groups import oversampled
+from agentic_video.training.ppo.replay_buffer import oversampled
 
 # The mixin goes before verl's trainer; only type checkers see it as one itself.
 _Base: Any = PPOTrainerSync if TYPE_CHECKING else object

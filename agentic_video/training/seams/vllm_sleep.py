@@ -1,4 +1,4 @@
-"""State of vLLM's workers that a sleeping engine would lose.
+"""State of vLLM's workers that a sleeping engine would lose, and vLLM's waiting on few cores.
 
 A worker that sleeps gives back the memory in which its model was loaded and its KV cache made. At level 2 vLLM restores
 the model's buffers, and a weight sync its parameters; at level 1 all that was loaded. Tensors that are neither are
@@ -8,6 +8,8 @@ such tensors are put aside before the memory goes, and written back when it come
 """
 
 import gc
+import math
+import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -131,3 +133,23 @@ def keep_state(gpu_worker: ModuleType) -> None:
         self.kept_tensors = away
 
     worker.sleep, worker.wake_up = sleep, wake_up
+
+
+POLL_MILLISECONDS = 5
+
+
+def sleep_between_messages(shm_broadcast: ModuleType) -> None:
+    """Wait for the writer's notification instead of spinning."""
+    original = shm_broadcast.SpinCondition.wait
+
+    @wraps(original)
+    def wait(self: Any, timeout_ms: int | None = None) -> None:
+        spins = time.monotonic() <= self.last_read + self.busy_loop_s
+        busy_loop_s, self.busy_loop_s = self.busy_loop_s, -math.inf
+        try:
+            # Bounded while vLLM would spin, so that a notification sent before the reader listened isn't waited for.
+            original(self, POLL_MILLISECONDS if spins else timeout_ms)
+        finally:
+            self.busy_loop_s = busy_loop_s
+
+    shm_broadcast.SpinCondition.wait = wait

@@ -33,9 +33,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 @given(sizes=st.lists(SIZES, min_size=1, max_size=8))
-def test_pictures_are_laid_out_as_transformers_does(
-    patched: SimpleNamespace, sizes: list[tuple[int, int, int]]
-) -> None:
+def test_layouts_are_those_of_transformers(patched: SimpleNamespace, sizes: list[tuple[int, int, int]]) -> None:
     """Twice: the second time from what is kept."""
     grids = torch.tensor(sizes)
     for _ in range(2):

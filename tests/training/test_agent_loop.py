@@ -503,12 +503,6 @@ def test_sglang_is_asked_in_its_own_words(chat_format: ChatFormat, qa: VideoQA) 
     assert made.return_logprob is True and len(made.image_data) == len(asked["image_data"])
 
 
-def test_another_server_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
-    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.name=trtllm")
-    with pytest.raises(ValueError, match=r"^actor_rollout_ref\.rollout\.name: trtllm isn't supported"):
-        rollout(config, chat_format, qa, ANSWER)
-
-
 def test_references_to_images(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
     played = rollout(zoomer, chat_format, qa, chat_format.encode(ZOOM), ANSWER)
     # the first and the last of 600 frames, then those at 0 and at 2 s: the first one twice

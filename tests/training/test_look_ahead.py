@@ -1,4 +1,3 @@
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -6,13 +5,12 @@ import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
-from transformers import Qwen2VLImageProcessor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data
 
 from agentic_video.training.loop import agent_loop_manager
-from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
+from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager
 from agentic_video.training.ppo.trainer import VideoAgentTrainer
 from tests.config.configs import composed
 
@@ -128,12 +126,6 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
     ids, others = ([str(number) for number in numbers(one)] for one in (batch, more))
     dealt = [(1, ids[:2]), (0, ids[2:]), (0, others[:1]), (1, others[1:])]
     assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in dealt]
-
-
-def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
-    config = composed("videozoomer", "laptop", "data.train_files=none")
-    settings = SimpleNamespace(config=config, processor=SimpleNamespace(image_processor=Qwen2VLImageProcessor()))
-    assert asyncio.run(VideoAgentLoopWorker.prefetch(settings, [{"id": "no video"}])) == 0
 
 
 def test_more_questions_than_the_batch_are_played_from_the_start(

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verl.utils import hf_processor
 
-from agentic_video.training.inputs.model_inputs import pixels_of, visual_patches
-from agentic_video.training.inputs.raw_visuals import PIXELS, SHAPES, raw_visuals, split_raw, with_patches_of_raw
+from agentic_video.training.inputs.model_inputs import (
+    PIXELS,
+    SHAPES,
+    pixels_of,
+    raw_visuals,
+    split_raw,
+    visual_patches,
+    with_patches_of_raw,
+)
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
 from agentic_video.video.processor_rules import processor_rules

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.training.loop.reward_workers import while_answering
+from agentic_video.training.loop.reward_manager import while_answering
 from agentic_video.utils.time_limit import TimeLimitError
 
 SHORT = 0.05

@@ -32,7 +32,7 @@ from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
-from agentic_video.training.inputs.raw_visuals import with_patches_of_raw
+from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
 from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_kto.sft_dataset import TrajectoryDataset, by_ranks

@@ -141,6 +141,23 @@ def test_a_batch_of_which_nothing_is_left_moves_nothing_and_fails_nothing(held: 
     assert held["a_0_0"]["response_mask"].tolist() == [1, 1]
 
 
+def test_the_kl_of_rewards_is_that_of_trained_rows(held: Held) -> None:
+    """Rows of KL 1 and 3, and two of padding: the mean is 2, of two rows, as an adaptive coefficient reads it."""
+    gaps = {"a_0_0": ([1, 1], [1.0, 1.0]), "a_1_0": ([1], [3.0]), "p_0_0": ([0], [9.0]), "q_0_0": ([0], [9.0])}
+    for key, (mask, gap) in gaps.items():
+        logs = {"old_log_probs": torch.tensor(gap), "ref_log_prob": torch.zeros(len(gap))}
+        held[key] = {**row(key[0], 0.0, mask), **logs}
+    tags = [{}, {}, {"is_padding": True}, {"is_padding": True}]
+    batch = KVBatchMeta(keys=list(held), tags=tags, partition_id="train")
+    keys = "algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=10"
+    trainer = make_trainer(*keys, "algorithm.kl_ctrl.kl_coef=0.1", "algorithm.kl_ctrl.target_kl=2.0")
+    metrics: dict[str, float] = {}
+    trainer._compute_advantage(batch, metrics)
+    assert metrics["actor/reward_kl_penalty"] == pytest.approx(2.0)
+    assert metrics["actor/reward_kl_penalty_coeff"] == trainer.kl_ctrl_in_reward.value == pytest.approx(0.1)
+    assert held["a_1_0"]["token_level_rewards"].tolist() == [pytest.approx(-0.3)]
+
+
 def test_verls_padding_is_none_of_it() -> None:
     keys = ["a_0_0", "a_1_0", "a_2_0", "pad1_0_0"]
     # verl copies the first row's tag

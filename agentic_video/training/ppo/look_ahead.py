@@ -1,4 +1,4 @@
-"""The next batch's rows, drawn while the actor is updated, so that its first views can be decoded in the meantime."""
+"""Rows of the next batch, drawn while the actor is updated, so that its first views are decoded in the meantime."""
 
 import copy
 from collections import deque
@@ -36,7 +36,7 @@ class LookAhead(_Base):
             self._look_ahead()
 
     def prepare_step(self) -> Any:
-        """verl's hook that hands a step's questions out: also those of ``agentic_video.oversample``."""
+        """verl's hook that deals out a step's questions: also those of ``agentic_video.oversample``."""
         prepared = super().prepare_step()
         if more := oversampled(self.config):
             self._add_prompts_to_generate(more)

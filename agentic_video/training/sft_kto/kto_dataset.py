@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
-from agentic_video.training.inputs.model_inputs import joined_sizes, rope_positions, seqlens
-from agentic_video.training.inputs.raw_visuals import PIXELS, SHAPES, split_raw
+from agentic_video.training.inputs.model_inputs import PIXELS, SHAPES, joined_sizes, rope_positions, seqlens, split_raw
 from agentic_video.training.sft_kto.kto import mismatch
 from agentic_video.training.sft_kto.sft_dataset import LabelError, TrajectoryDataset
 from agentic_video.types.record import Record

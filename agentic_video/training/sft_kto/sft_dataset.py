@@ -16,8 +16,7 @@ from agentic_video.datasets.rows import reported, video_problem
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
-from agentic_video.training.inputs.raw_visuals import raw_visuals
+from agentic_video.training.inputs.model_inputs import raw_visuals, rope_positions, visual_sizes
 from agentic_video.training.inputs.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual

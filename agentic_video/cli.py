@@ -12,27 +12,20 @@ from agentic_video.utils.surroundings import use_utf8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand.
-
-    Args:
-        arguments: Words after the program's name; None takes this process's own.
-
-    Returns:
-        The exit status.
-    """
+    """Run a command, of this process's own arguments by default; returns the exit status."""
     if arguments is None:
         use_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     return plainly(lambda: _run(words))
 
 
-def _run(words: Sequence[str]) -> int:
-    if list(words) == ["--version"]:
+def _run(words: list[str]) -> int:
+    if words == ["--version"]:
         print(f"agentic-video {version(DISTRIBUTION)}")
         return 0
     try:
-        run, arguments = parsed(words, __doc__)
-        return run(arguments)
+        run, options = parsed(words, __doc__)
+        return run(options)
     except ModuleNotFoundError as error:
         if not (lacking := missing_requirements()):
             raise

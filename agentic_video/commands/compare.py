@@ -3,41 +3,32 @@
 agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoomer-eval/mlvu_dev/no-tools
 """
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from agentic_video.commands.paths import folder_to_write, path
+from tyro.conf import Positional
 
-TAKES_OVERRIDES = False
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``agentic-video compare``."""
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        type=path,
-        metavar="FOLDER",
-        help="folders of evaluations; the others are compared with the first",
-    )
-    parser.add_argument(
-        "--out", type=folder_to_write, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
-    )
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.option_types import OutputFolder
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the comparison.
+@dataclass(frozen=True)
+class Options:
+    """Evaluations to compare."""
 
-    Raises:
-        SetupError: A folder holds no evaluation or can't be read, there is only one, or none shares a question with
-            the first.
-    """
+    folders: Positional[tuple[Path, ...]]
+    """folders of evaluations; the others are compared with the first"""
+    out: OutputFolder | None = None
+    """write comparison.md and comparison.json there as well"""
+
+
+def run(options: Options) -> int:
+    """Print the comparison; returns the exit status."""
     from agentic_video.evaluation.compare import comparison, comparison_text, left_out_text, read_run, write_comparison
     from agentic_video.evaluation.results import key_of
-    from agentic_video.utils.errors import SetupError
 
-    folders: list[Path] = [folder.resolve() for folder in arguments.folders]
+    folders = [folder.resolve() for folder in options.folders]
     if len(set(folders)) < 2:
         raise SetupError("compare needs the folders of two evaluations or more")
     names = [folder.name for folder in folders]
@@ -46,17 +37,17 @@ def run(arguments: argparse.Namespace) -> int:
         read_run(folder, folder.name if names.count(folder.name) == 1 else f"{folder.parent.name}/{folder.name}")
         for folder in folders
     ]
-    for one in runs:
-        if one.left_out:
-            print(left_out_text(one.name, one.left_out), file=sys.stderr)
-    first, *others = [{key_of(record.qa) for record in run.records} for run in runs]
+    for read in runs:
+        if read.left_out:
+            print(left_out_text(read.name, read.left_out), file=sys.stderr)
+    first, *others = [{key_of(record.qa) for record in read.records} for read in runs]
     if first.isdisjoint(set().union(*others)):
         raise SetupError(
-            f"{arguments.folders[0]}: no question (data_source and id) in common with "
-            f"{', '.join(map(str, arguments.folders[1:]))}; name evaluations of the same rows"
+            f"{options.folders[0]}: no question (data_source and id) in common with "
+            f"{', '.join(map(str, options.folders[1:]))}; name evaluations of the same rows"
         )
-    if arguments.out is None:
+    if options.out is None:
         print(comparison_text("Comparison", comparison(runs)), end="")
     else:
-        print(write_comparison(arguments.out, "Comparison", runs), end="")
+        print(write_comparison(options.out, "Comparison", runs), end="")
     return 0

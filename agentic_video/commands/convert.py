@@ -1,16 +1,41 @@
 """Make rows of a published data set."""
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import PositiveInt
+from tyro.conf import Positional
 
 from agentic_video.commands.guard import refused
-from agentic_video.commands.numbers import positive
-from agentic_video.commands.paths import path
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
 
-TAKES_OVERRIDES = False
+
+@dataclass(frozen=True)
+class Options:
+    """A data set, and where its rows go."""
+
+    name: Positional[str] = ""
+    """the data set; --list names all"""
+    list: bool = False
+    """list the data sets and stop"""
+    source: Path | None = None
+    """folder of the annotations, or one annotation file"""
+    videos: Path | None = None
+    """folder of the videos (default: the source)"""
+    out: Path | None = None
+    """file of rows to write: .parquet or .jsonl"""
+    split: str | None = None
+    """official split (default: the first that --list names)"""
+    limit: PositiveInt | None = None
+    """only the first N rows (default: all)"""
+    sample: PositiveInt | None = None
+    """N of all rows, drawn evenly, the same ones each time (default: all)"""
+    subtitles: tuple[str, ...] | None = None
+    """put the subtitles before each question: all of them, or those that are on at N evenly spaced frames (Video-MME's
+    own protocol, with as many frames as the model is shown)"""
 
 
 def listing() -> str:
@@ -27,66 +52,43 @@ def listing() -> str:
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``agentic-video convert``."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the data set; --list names all")
-    parser.add_argument("--list", action="store_true", help="list the data sets and stop")
-    parser.add_argument("--source", type=path, metavar="PATH", help="folder of the annotations, or one annotation file")
-    parser.add_argument("--videos", type=path, metavar="FOLDER", help="folder of the videos (default: the source)")
-    parser.add_argument("--out", type=path, metavar="FILE", help="file of rows to write: .parquet or .jsonl")
-    parser.add_argument("--split", metavar="NAME", help="official split (default: the first that --list names)")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
-    parser.add_argument(
-        "--sample",
-        type=positive,
-        metavar="N",
-        help="N of all rows, drawn evenly, the same ones each time (default: all)",
-    )
-    parser.add_argument(
-        "--subtitles",
-        type=_subtitles,
-        nargs="?",
-        const="all",
-        metavar="N",
-        help="put the subtitles before each question: all of them, or those that are on at N evenly spaced frames "
-        "(Video-MME's own protocol, with as many frames as the model is shown)",
-    )
-
-
-def _subtitles(text: str) -> int | str:
-    return text if text == "all" else positive(text)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Convert.
-
-    Returns:
-        Exit status: 0 when rows were written, 1 when none could be, 2 when the options don't fit.
-    """
-    if arguments.list:
+def run(options: Options) -> int:
+    """Convert; returns the exit status, 1 when no row could be written, 2 when the options don't fit."""
+    if options.list:
         print(listing())
         return 0
     try:
-        if arguments.name not in CONVERTERS:
-            named = f"no data set {arguments.name!r}" if arguments.name else "name a data set"
-            raise ConvertError(f"{named}; there are {', '.join(CONVERTERS)}")
-        if arguments.source is None or arguments.out is None:
+        if options.name not in CONVERTERS:
+            fault = f"no data set {options.name!r}" if options.name else "name a data set"
+            raise ConvertError(f"{fault}; there are {', '.join(CONVERTERS)}")
+        source = options.source
+        if source is None or options.out is None:
             raise ConvertError("--source and --out are needed")
-        source: Path = arguments.source
         from agentic_video.converters.run import convert, summary
 
         report = convert(
-            CONVERTERS[arguments.name],
+            CONVERTERS[options.name],
             source,
-            arguments.videos or (source.parent if source.is_file() else source),
-            arguments.out,
-            split=arguments.split,
-            limit=arguments.limit,
-            sample=arguments.sample,
-            subtitles=arguments.subtitles,
+            options.videos or (source.parent if source.is_file() else source),
+            options.out,
+            split=options.split,
+            limit=options.limit,
+            sample=options.sample,
+            subtitles=_subtitles(options.subtitles),
             progress=sys.stderr.isatty(),
         )
     except ConvertError as error:
         return refused(str(error))
     print(summary(report))
     return 0 if report.rows else 1
+
+
+def _subtitles(words: tuple[str, ...] | None) -> int | Literal["all"] | None:
+    if words is None:
+        return None
+    text = " ".join(words) or "all"
+    if text == "all":
+        return "all"
+    if not (text.isdecimal() and int(text)):
+        raise ConvertError(f"--subtitles {text}: expected all, or a number of frames")
+    return int(text)

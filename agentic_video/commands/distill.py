@@ -1,19 +1,20 @@
-"""Demonstrations of a teacher: it plays a system's episodes over rows, and what verifies is kept, ready for SFT.
+"""Record a teacher's demonstrations: it plays a system's episodes over rows, and what verifies is kept, ready for SFT.
 
     agentic-video distill --system videozoomer --data train.jsonl --teacher http://host:8000/v1 --out DIR
     agentic-video distill --system videozoomer --out DIR    # small, without a GPU: a scripted teacher, synthetic videos
 
-The same command goes on where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
+The same command resumes where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
 """
 
-import argparse
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import NonNegativeInt, PositiveInt
+from tyro.conf import UseAppendAction
+
 from agentic_video.commands.engine import SCRIPTED
-from agentic_video.commands.numbers import fraction, natural, positive
-from agentic_video.commands.paths import path
-from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
-from agentic_video.config.compose import compose_recipe, find_recipe
+from agentic_video.commands.teachers import TeacherArguments, run_job
+from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import settings_of
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.synthesis.distill import DistillOptions, distill
@@ -23,133 +24,86 @@ from agentic_video.synthesis.template_mix import OPTION, read_mix
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
-
-TAKES_OVERRIDES = True
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``agentic-video distill``."""
-    add_teacher(parser, without="where there is no GPU, a scripted one that knows the answers")
-    parser.add_argument(
-        "--data",
-        type=path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="parquet or jsonl file of rows; may be repeated (default with the scripted teacher: the synthetic rows)",
-    )
-    parser.add_argument(
-        "--samples", type=positive, default=1, metavar="N", help="episodes of each question (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--min-acc",
-        type=fraction,
-        default=1.0,
-        metavar="X",
-        help="an answer graded at least this is right; lower it for open-ended rows that are graded by degrees "
-        "(default: %(default)g)",
-    )
-    parser.add_argument(
-        "--critic", default="", metavar="URL", help="server of a second model that rejects illogical paths"
-    )
-    parser.add_argument(
-        "--critic-model", default="", metavar="NAME", help="name of the critic on its server, where it has several"
-    )
-    parser.add_argument(
-        "--template-mix",
-        default="",
-        metavar="NAME:WEIGHT,...",
-        help="for the system that has reasoning templates: how often the teacher is asked to follow each (direct, "
-        "single_pass, timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows "
-        "another one isn't kept (default: it plays freely)",
-    )
-    team = parser.add_argument_group(
-        "a team of teachers",
-        "an executor, a reflective thinker, an experience bank, for the system that is taught by them",
-    )
-    team.add_argument("--single-teacher", action="store_true", help="without thinker and experience bank")
-    team.add_argument(
-        "--thinker-rounds",
-        type=natural,
-        default=TeamOptions.thinker_rounds,
-        metavar="N",
-        help="most times that a call is written again (default: %(default)s)",
-    )
-    team.add_argument(
-        "--experiences",
-        type=natural,
-        default=TeamOptions.experiences,
-        metavar="N",
-        help="past successes shown (default: %(default)s)",
-    )
-    team.add_argument(
-        "--bank-round",
-        type=positive,
-        default=TeamOptions.bank_round,
-        metavar="N",
-        help="the bank grows after each N questions (default: %(default)s)",
-    )
+from agentic_video.utils.option_types import Fraction, ModelName
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Distil.
+@dataclass(frozen=True, kw_only=True)
+class Options(TeacherArguments):
+    """Rows, their teacher, and which demonstrations are kept."""
 
-    Args:
-        arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
+    teacher: ModelName = ""
+    """address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint (default: where there is
+    no GPU, a scripted one that knows the answers)"""
+    data: UseAppendAction[tuple[Path, ...]] = ()
+    """parquet or jsonl file of rows; may be repeated (default with the scripted teacher: the synthetic rows)"""
+    samples: PositiveInt = 1
+    """episodes of each question"""
+    min_acc: Fraction = 1.0
+    """an answer graded at least this is right; lower it for open-ended rows that are graded by degrees"""
+    critic: str = ""
+    """server of a second model that rejects illogical paths"""
+    critic_model: str = ""
+    """name of the critic on its server, where it has several"""
+    template_mix: str = ""
+    """NAME:WEIGHT,..., for the system that has reasoning templates: how often the teacher is asked to follow each
+    (direct, single_pass, timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows
+    another one isn't kept (default: it plays freely)"""
+    single_teacher: bool = False
+    """without thinker and experience bank, for the system that is taught by a team"""
+    thinker_rounds: NonNegativeInt = TeamOptions.thinker_rounds
+    """of a team: most times that a call is written again"""
+    experiences: NonNegativeInt = TeamOptions.experiences
+    """of a team: past successes shown"""
+    bank_round: PositiveInt = TeamOptions.bank_round
+    """of a team: the bank grows after each N questions"""
 
-    Returns:
-        Exit status: 0 when every episode was played, 1 when some couldn't be, 2 when nothing could start.
-    """
-    return run_job(_distill, arguments)
+
+def run(options: Options) -> int:
+    """Distil; returns the exit status, 1 when an episode couldn't be played."""
+    return run_job(lambda: _distill(options))
 
 
-def _distill(arguments: argparse.Namespace) -> Finished:
-    team = TeamOptions(arguments.thinker_rounds, arguments.experiences, arguments.bank_round)
-    scripted = not arguments.teacher
-    if scripted and arguments.template_mix:
-        raise SetupError(f"{OPTION}: the scripted teacher can't be asked for templates; name one with --teacher")
+def _distill(options: Options) -> Finished:
+    team = TeamOptions(options.thinker_rounds, options.experiences, options.bank_round)
+    scripted = not options.teacher
+    if scripted and options.template_mix:
+        raise SetupError(f"{OPTION}: the scripted teacher follows no templates; name one with --teacher", key=OPTION)
     if scripted:
-        choose_scripted(arguments)
+        options = with_scripted_teacher(options)
+    critic = options.server(options.critic, options.critic_model) if options.critic else None
     return distill(
         DistillOptions(
-            job=job_options(arguments),
-            teacher=teacher_options(arguments, arguments.teacher, arguments.teacher_name),
-            data=tuple(arguments.data),
-            samples=arguments.samples,
-            min_acc=arguments.min_acc,
-            critic=server_options(arguments, arguments.critic, arguments.critic_model) if arguments.critic else None,
-            team=None if arguments.single_teacher or scripted else team,
-            templates=read_mix(arguments.template_mix) if arguments.template_mix else None,
+            job=options.job,
+            teacher=options.player(options.teacher, options.teacher_name),
+            data=options.data,
+            samples=options.samples,
+            min_acc=options.min_acc,
+            critic=critic,
+            team=None if options.single_teacher or scripted else team,
+            templates=read_mix(options.template_mix) if options.template_mix else None,
         )
     )
 
 
-def choose_scripted(arguments: argparse.Namespace) -> None:
-    """Let the scripted teacher play, on the synthetic rows where the command names none.
-
-    Args:
-        arguments: Of the command; get the teacher, its engine, the laptop profile, and what is built for them.
-
-    Raises:
-        SetupError: This machine has GPUs, or the cluster profile is asked for: such a run wants a real teacher.
-        ValueError: The system has no oracle.
-    """
+def with_scripted_teacher(options: Options) -> Options:
+    """Return the options with the scripted teacher, and the synthetic rows where they name none."""
     from agentic_video.toyworld.recipe import toy_recipe
     from agentic_video.toyworld.teacher import teacher_name
 
-    if arguments.profile == "cluster" or (count_gpus() and arguments.profile is None):
+    if options.profile == "cluster" or (count_gpus() and options.profile is None):
         raise SetupError(
             "name a teacher with --teacher (the address of a server, or a checkpoint), or --profile laptop for the "
-            "scripted one"
+            "scripted one",
+            key="--teacher",
         )
-    recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
+    recipe = options.recipe_folder()
     make_importable(recipe)
-    config = compose_recipe(recipe, "laptop", arguments.overrides)
+    config = compose_recipe(recipe, "laptop", options.overrides)
     # before anything is built
-    arguments.teacher = teacher_name(settings_of(config).system, toy_recipe(config).oracle)
-    arguments.engine, arguments.profile = SCRIPTED, "laptop"
-    if not arguments.data:
-        paths = build_toyworld(recipe, arguments.overrides, model="none")
-        arguments.data = [Path(paths["train"])]
-        built = [text for text in laptop_overrides(paths) if not text.startswith("data.")]
-        arguments.overrides = [*built, *arguments.overrides]
+    teacher = teacher_name(settings_of(config).system, toy_recipe(config).oracle)
+    options = replace(options, teacher=teacher, engine=SCRIPTED, profile="laptop")
+    if options.data:
+        return options
+    paths = build_toyworld(recipe, options.overrides, model="none")
+    built = [text for text in laptop_overrides(paths) if not text.startswith("data.")]
+    return replace(options, data=(Path(paths["train"]),), overrides=(*built, *options.overrides))

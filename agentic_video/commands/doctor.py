@@ -1,6 +1,5 @@
-"""Say what this machine and environment have, and what to do about what is missing; and each node of a Ray cluster."""
+"""Report what this machine, its environment and the nodes of a Ray cluster have, and remedies for what is missing."""
 
-import argparse
 import importlib
 import importlib.metadata
 import os
@@ -11,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from agentic_video.commands.install import lists_folder
 from agentic_video.launch.node_report import differences, report_nodes
@@ -23,42 +26,47 @@ from agentic_video.utils.host import can_write, free_space, mount_of, object_sto
 from agentic_video.utils.resources import cpu_limit, memory_free, memory_limit
 from agentic_video.utils.units import GIB
 
-TAKES_OVERRIDES = False
-
 LAPTOP_MEMORY = 9
 """GiB of free memory that the laptop job needs (docs/quickstart.md)."""
 DEMANDING = ((DISTRIBUTION, ""), ("verl", "vllm"))
 """Distributions whose requirements must hold, each with the extra that is used of it."""
 LIBRARIES = (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False))
-"""Modules, their distributions, and whether nothing goes without them."""
+"""Modules, their distributions, and whether they are required."""
 ANSWER_SECONDS = 10.0
-"""How long a file system may take to say how much is free on it."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: ``agentic-video doctor`` has no options."""
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Look, and print what was found; see :func:`report`."""
-    return report()
+"""Time limit of a file system's answer."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Options:
+    """``agentic-video doctor`` has no options."""
+
+
+@dataclass(frozen=True)
+class HealthCheck:
     """One line of the report.
 
     Attributes:
-        name: What was looked at.
-        value: What was found.
-        remedy: What to do about it; empty when all is well.
-        note: What is good to know, where nothing has to be done.
+        remedy: Empty when all is well.
+        note: Advice where nothing has to be done.
     """
 
     name: str
     value: str
     remedy: str = ""
     note: str = ""
+
+
+def run(options: Options) -> int:
+    """Print the report; returns the exit status: 1 when something is missing."""
+    missing = 0
+    for check in health_checks():
+        print(f"{'!!' if check.remedy else 'ok'} {check.name:15} {check.value}")
+        if check.remedy:
+            missing += 1
+            print(f"   {'':15} -> {check.remedy}")
+        if check.note:
+            print(f"   {'':15} ({check.note})")
+    return int(missing > 0)
 
 
 def installed(distribution: str) -> str | None:
@@ -69,36 +77,24 @@ def installed(distribution: str) -> str | None:
         return None
 
 
-def demanded(name: str) -> str:
+def required_versions(name: str) -> str:
     """The versions of a distribution that this package and verl take, as pip writes them; empty for any."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     found = []
     for owner, extra in DEMANDING:
         try:
-            texts = importlib.metadata.requires(owner) or []
+            requirements = [Requirement(text) for text in importlib.metadata.requires(owner) or []]
         except importlib.metadata.PackageNotFoundError:
             continue
-        for text in texts:
-            one = Requirement(text)
-            if canonicalize_name(one.name) == canonicalize_name(name) and (
-                one.marker is None or one.marker.evaluate({"extra": extra})
-            ):
-                found += [str(part) for part in one.specifier]
+        for requirement in requirements:
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+            if canonicalize_name(requirement.name) == canonicalize_name(name) and applies:
+                found += [str(part) for part in requirement.specifier]
     exact = [part for part in found if part.startswith("==")]
     return ",".join(sorted(set(exact or found)))
 
 
-def tested(name: str, extra: str) -> str:
-    """The version of a distribution that this version of the package was tested with; empty where none is known.
-
-    Args:
-        name: Of the distribution.
-        extra: ``cpu`` or ``gpu``.
-    """
-    from packaging.utils import canonicalize_name
-
+def tested_version(name: str, extra: str) -> str:
+    """The version of a distribution that this version of the package was tested with; empty where none is known."""
     lists = lists_folder()
     try:
         pins = [
@@ -114,87 +110,73 @@ def tested(name: str, extra: str) -> str:
     return versions[0] if versions else ""
 
 
-def package(name: str, extra: str, remedy: str) -> Finding:
-    """An installed distribution: whether its version is one that is needed, and whether it is the tested one.
+def package(name: str, extra: str, remedy: str) -> HealthCheck:
+    """Check the version of an installed distribution.
 
     Args:
-        name: Of the distribution.
         extra: ``cpu`` or ``gpu``: what this machine computes with.
-        remedy: What to do where it is missing, or another version is needed.
+        remedy: For a distribution that is missing, or of another version than is required.
     """
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
     found = installed(name)
     if found is None:
-        return Finding(name, "missing", remedy)
-    wanted, known = demanded(name), tested(name, extra)
+        return HealthCheck(name, "missing", remedy)
+    required, known = required_versions(name), tested_version(name, extra)
     try:
-        if not SpecifierSet(wanted).contains(found, prereleases=True):
-            return Finding(name, found, f"{name} {wanted} is needed: {remedy}")
+        if not SpecifierSet(required).contains(found, prereleases=True):
+            return HealthCheck(name, found, f"{name} {required} is needed: {remedy}")
         other = bool(known) and Version(found).public != known
     except InvalidVersion:
         other = True
-    return Finding(name, found, note=f"tested with {known}" if other else "")
+    return HealthCheck(name, found, note=f"tested with {known}" if other else "")
 
 
-def findings() -> Iterator[Finding]:
-    """Look at Python, GPUs, packages, decoders, memory, disks and a cluster's nodes, one after the other."""
+def health_checks() -> Iterator[HealthCheck]:
+    """Check Python, GPUs, packages, decoders, memory, disks and a cluster's nodes."""
     supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    yield Finding("python", platform.python_version(), "" if supported else "use Python 3.11 or 3.12")
+    yield HealthCheck("python", platform.python_version(), "" if supported else "use Python 3.11 or 3.12")
     gpus = count_gpus()
-    extra = "gpu" if gpus else "cpu"
-    folder = ".venv-gpu" if gpus else ".venv"
+    extra, folder = ("gpu", ".venv-gpu") if gpus else ("cpu", ".venv")
     install = f"agentic-video install {extra}; in a clone: rm -r {folder} and start a recipe's script"
-    yield Finding("GPUs", str(gpus) if gpus else "none: jobs run in the laptop profile")
+    yield HealthCheck("GPUs", str(gpus) if gpus else "none: jobs run in the laptop profile")
     if gpus:
-        yield Finding("driver", driver_version() or "unknown", driver_problem())
+        yield HealthCheck("driver", driver_version() or "unknown", driver_problem())
         compiler, release = nvcc()
         # vLLM compiles kernels when it starts
-        yield Finding("nvcc", f"{release} ({compiler})" if compiler else "missing", nvcc_problem())
+        yield HealthCheck("nvcc", f"{release} ({compiler})" if compiler else "missing", nvcc_problem())
     for name in ("torch", "transformers", "ray", "vllm", "tensordict", "TransferQueue"):
         yield package(name, extra, install)
     verl = installed("verl")
-    yield Finding(
-        "verl",
-        verl or "missing",
-        "" if verl == VERL_VERSION else f"this package extends verl {VERL_VERSION}: {install}",
-    )
+    remedy = "" if verl == VERL_VERSION else f"this package extends verl {VERL_VERSION}: {install}"
+    yield HealthCheck("verl", verl or "missing", remedy)
     yield _plugin()
     if gpus:
         yield package("flash-attn", extra, install)
     elif platform.machine() == "x86_64":
-        flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-        fast = "avx512f" in flags
-        yield Finding(
-            "CPU",
-            f"{cpu_limit()} cores, AVX-512 {'yes' if fast else 'no'}",
-            note="" if fast else "vLLM's CPU build was mostly tried with AVX-512; it ran without, too",
-        )
+        cpuinfo = Path("/proc/cpuinfo")
+        fast = "avx512f" in (cpuinfo.read_text().split() if cpuinfo.exists() else [])
+        value = f"{cpu_limit()} cores, AVX-512 {'yes' if fast else 'no'}"
+        yield HealthCheck("CPU", value, note="" if fast else "vLLM's CPU build was mostly tried with AVX-512")
     for module, distribution, needed in LIBRARIES:
-        yield _imports(module, distribution, needed, extra, install)
+        yield _library(module, distribution, needed, extra, install)
     yield from _memory(gpus)
     cluster, machines = _cluster(os.environ)
     yield from _disks(machines)
     yield from cluster
 
 
-def _memory(gpus: int) -> Iterator[Finding]:
+def _memory(gpus: int) -> Iterator[HealthCheck]:
     """Memory, shared memory, and what Ray would take of both."""
-    limit, machine = memory_limit(), psutil.virtual_memory()
-    free = memory_free()
-    of = f"{limit / GIB:.1f} GiB free" + (" (this container's limit)" if limit < machine.total else "")
-    yield Finding(
-        "memory",
-        f"{free / GIB:.1f} of {of}",
-        "" if free >= LAPTOP_MEMORY * GIB else f"the laptop job needs {LAPTOP_MEMORY} GiB",
-    )
+    limit, machine, free = memory_limit(), psutil.virtual_memory(), memory_free()
+    total = f"{limit / GIB:.1f} GiB free" + (" (this container's limit)" if limit < machine.total else "")
+    enough = free >= LAPTOP_MEMORY * GIB
+    remedy = "" if enough else f"the laptop job needs {LAPTOP_MEMORY} GiB"
+    yield HealthCheck("memory", f"{free / GIB:.1f} of {total}", remedy)
     shared = Path("/dev/shm")
     yield _room("shared memory", shared, 2, "mount a larger /dev/shm (docker: --shm-size=4g)", write=False)
     store = object_store(free, (free_space(shared, ANSWER_SECONDS) or 0) if shared.is_dir() else 0)
     where = "on a disk, since /dev/shm is too small" if store.on_disk else "in /dev/shm"
     larger = "give /dev/shm 30 % of the memory (docker: --shm-size; Kubernetes: an emptyDir with medium: Memory)"
-    yield Finding(
+    yield HealthCheck(
         "object store",
         f"Ray would take {store.size / GIB:.1f} GiB, {where}",
         larger if store.on_disk or (store.limited and gpus) else "",
@@ -202,7 +184,7 @@ def _memory(gpus: int) -> Iterator[Finding]:
     )
 
 
-def _disks(machines: int) -> Iterator[Finding]:
+def _disks(machines: int) -> Iterator[HealthCheck]:
     """Report free space of the run and cache folders, and whether other machines see the former."""
     outputs, cache = output_folder(os.environ), cache_folder(os.environ)
     yield _room("disk", outputs, 5, "set OUTPUT_DIR to a folder that can be written and has room for checkpoints")
@@ -212,89 +194,71 @@ def _disks(machines: int) -> Iterator[Finding]:
         return
     if mount.network:
         value = f"{outputs} on {mount.kind}, a network file system"
-        yield Finding("outputs", value, note="at the same path on every node it serves a cluster")
+        yield HealthCheck("outputs", value, note="at the same path on every node it serves a cluster")
     else:
         value = f"{outputs} on {mount.kind}, this machine's own"
         remedy = "all nodes write checkpoints: set OUTPUT_DIR to a folder that they share" if machines > 1 else ""
-        yield Finding("outputs", value, remedy, "" if remedy else "a cluster's nodes need one that they share")
+        yield HealthCheck("outputs", value, remedy, "" if remedy else "a cluster's nodes need one that they share")
 
 
-def _cluster(environment: Mapping[str, str]) -> tuple[list[Finding], int]:
-    """Each node of the Ray cluster that is named, if one is, and on how many machines a job would run."""
-    wanted = environment.get("NNODES") or "1"
-    machines = int(wanted) if wanted.isdecimal() else 1
+def _cluster(environment: Mapping[str, str]) -> tuple[list[HealthCheck], int]:
+    """Each node of the Ray cluster at ``RAY_ADDRESS``, and on how many machines a job would run."""
+    count = environment.get("NNODES") or "1"
+    machines = int(count) if count.isdecimal() else 1
     address = environment.get("RAY_ADDRESS")
     if not address:
         return [], machines
     try:
         nodes = report_nodes(address, environment)
     except SetupError as error:
-        return [Finding("cluster", "not looked at", str(error))], machines
-    found = [
-        Finding("node", node.line(), "its logs are in /tmp/ray/session_latest/logs there" if node.problem else "")
-        for node in nodes
-    ]
+        return [HealthCheck("cluster", "not looked at", str(error))], machines
+    logs = "its logs are in /tmp/ray/session_latest/logs there"
+    found = [HealthCheck("node", node.line(), logs if node.problem else "") for node in nodes]
     same = "start Ray on all nodes from the same environment"
-    found += [Finding("packages", difference, same) for difference in differences(nodes)]
+    found += [HealthCheck("packages", difference, same) for difference in differences(nodes)]
     return found, max(machines, len({node.name for node in nodes if node.name}))
 
 
-def _plugin() -> Finding:
+def _plugin() -> HealthCheck:
     names = [entry.name for entry in importlib.metadata.entry_points(group="verl.plugins")]
     if "agentic_video" not in names:
-        return Finding(
-            "verl plugin", "not registered", "install the package itself: pip install --no-deps . in a clone"
-        )
+        remedy = "install the package itself: pip install --no-deps . in a clone"
+        return HealthCheck("verl plugin", "not registered", remedy)
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto")
     if policy != "auto" and "agentic_video" not in policy.split(","):
-        return Finding("verl plugin", "switched off", "VERL_USE_EXTERNAL_PLUGINS must be auto or list agentic_video")
+        remedy = "VERL_USE_EXTERNAL_PLUGINS must be auto or list agentic_video"
+        return HealthCheck("verl plugin", "switched off", remedy)
     try:
         importlib.import_module("agentic_video.training.plugin")
     except (Exception, SystemExit) as error:
-        return Finding("verl plugin", "fails to load", str(error))
-    return Finding("verl plugin", "loads")
+        return HealthCheck("verl plugin", "fails to load", str(error))
+    return HealthCheck("verl plugin", "loads")
 
 
-def _imports(module: str, distribution: str, needed: bool, extra: str, install: str) -> Finding:
+def _library(module: str, distribution: str, needed: bool, extra: str, install: str) -> HealthCheck:
     found = installed(distribution)
     if found is None:
-        return Finding(distribution, "missing", install if needed else "")
+        return HealthCheck(distribution, "missing", install if needed else "")
     try:
         importlib.import_module(module)
     except Exception as error:
-        return Finding(distribution, f"{found}, fails to import: {error}", install if needed else "")
+        return HealthCheck(distribution, f"{found}, fails to import: {error}", install if needed else "")
     return package(distribution, extra, install)
 
 
-def _room(name: str, folder: Path, needed: int, remedy: str, *, write: bool = True) -> Finding:
-    """Whether a folder has room."""
+def _room(name: str, folder: Path, needed: int, remedy: str, *, write: bool = True) -> HealthCheck:
+    """Check the free space of a folder, in GiB, and whether it can be written."""
     try:
         space = free_space(folder, ANSWER_SECONDS)
         if write and can_write(folder, ANSWER_SECONDS) is None:
             space = None
     except OSError as error:
         cant = " can't be written" if write else ""
-        return Finding(name, f"{folder}{cant}: {(error.strerror or str(error)).lower()}", remedy)
+        return HealthCheck(name, f"{folder}{cant}: {(error.strerror or str(error)).lower()}", remedy)
     if space is None:
-        return Finding(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
+        return HealthCheck(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
     if not write and not folder.is_dir():
-        return Finding(name, f"{folder} doesn't exist", remedy)
+        return HealthCheck(name, f"{folder} doesn't exist", remedy)
     free = space / GIB
-    return Finding(name, f"{free:.1f} GiB free {'for' if write else 'in'} {folder}", "" if free >= needed else remedy)
-
-
-def report() -> int:
-    """Print the findings.
-
-    Returns:
-        Exit status: 1 when something is missing.
-    """
-    missing = 0
-    for finding in findings():
-        print(f"{'!!' if finding.remedy else 'ok'} {finding.name:15} {finding.value}")
-        if finding.remedy:
-            missing += 1
-            print(f"   {'':15} -> {finding.remedy}")
-        if finding.note:
-            print(f"   {'':15} ({finding.note})")
-    return int(missing > 0)
+    value = f"{free:.1f} GiB free {'for' if write else 'in'} {folder}"
+    return HealthCheck(name, value, "" if free >= needed else remedy)

@@ -1,6 +1,5 @@
-"""What commands have in common: the environment of models' processes, one line for a mistake, exit statuses."""
+"""Shared behaviour of commands: the environment of models' processes, one line for a mistake, exit statuses."""
 
-import argparse
 import errno
 import logging
 import os
@@ -18,7 +17,7 @@ REMEDIES = {
     errno.EACCES: "choose a file or a folder that is yours to read and write",
     errno.EPERM: "choose a file or a folder that is yours to read and write",
 }
-"""What to do about errors of the file system."""
+"""Remedies for errors of the file system."""
 
 
 def set_environment() -> None:
@@ -30,16 +29,15 @@ def set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Namespace, *, models: bool = True) -> int:
-    """Run a command that goes on where it was stopped.
+def guarded(work: Callable[[], int], *, models: bool = True) -> int:
+    """Run a command that can be resumed.
 
     Args:
-        work: The command; its exit status.
-        arguments: Its arguments.
+        work: Returns the command's exit status.
         models: Whether models run in this process.
 
     Returns:
-        The command's exit status; 2 with a line when it couldn't start, 130 when it was interrupted.
+        The command's exit status; 2 after one line when it couldn't start, 130 when it was interrupted.
     """
     try:
         prepare(os.environ)
@@ -52,23 +50,22 @@ def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Names
     from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
     try:
-        return plainly(lambda: work(arguments), "; the same command goes on from here")
+        return plainly(work, "; the same command resumes from here")
     except InterpolationResolutionError as error:
         return refused(f"{error}; set that variable, or the key itself: {error.full_key}=...")
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # a RowError is a ValueError
         return refused(str(error))
 
 
-def plainly(work: Callable[[], int], going_on: str = "") -> int:
-    """Run a command; what its user can mend, and an interruption, cost one line.
+def plainly(work: Callable[[], int], resuming: str = "") -> int:
+    """Run a command; a mistake of its user, and an interruption, cost one line.
 
     Args:
-        work: The command; its exit status.
-        going_on: What is said after "stopped".
+        work: Returns the command's exit status.
+        resuming: Printed after "stopped".
 
     Returns:
-        The command's exit status; 2 with a line for a :class:`SetupError` or an error of the file system, 130 when it
-        was interrupted.
+        The command's exit status; 2 for a :class:`SetupError` or an error of the file system, 130 for an interruption.
     """
     try:
         status = work()
@@ -77,7 +74,7 @@ def plainly(work: Callable[[], int], going_on: str = "") -> int:
     except SetupError as error:
         return refused(str(error))
     except BrokenPipeError:
-        # Who read the output has gone (``| head``): nobody is left to be told, at exit neither.
+        # The reader of the output has gone (``| head``): the flush at exit must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -85,18 +82,18 @@ def plainly(work: Callable[[], int], going_on: str = "") -> int:
             raise
         return refused(file_problem(error))
     except KeyboardInterrupt:
-        print(f"\nstopped{going_on}", file=sys.stderr)
+        print(f"\nstopped{resuming}", file=sys.stderr)
         return INTERRUPTED
 
 
 def refused(message: str) -> int:
-    """Say in one line why a command couldn't start or go on; its exit status."""
+    """Print in one line why a command couldn't start or continue; returns its exit status."""
     print(f"error: {printable(one_line(message))}", file=sys.stderr)
     return 2
 
 
 def file_problem(error: OSError) -> str:
-    """What went wrong with which file, and what to do about it."""
+    """Return the file, the fault and the remedy of an error of the file system."""
     where = f"{error.filename}: " if error.filename is not None else ""
     remedy = REMEDIES.get(error.errno or 0)
     return f"{where}{error.strerror}" + (f"; {remedy}" if remedy else "")

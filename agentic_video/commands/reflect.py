@@ -1,77 +1,49 @@
-"""Corrections by a teacher: it names the flaw of a failed episode, and does better.
+"""Record a teacher's corrections: it names the flaw of a failed episode, and does better.
 
     agentic-video reflect --system videozoomer --rollouts RUN --teacher http://host:8000/v1 --out DIR
 
-A recorded episode that answered wrong or not at all is played again up to its flawed call; from there the teacher goes
-on. What ends right is kept: the flawed turns as context, the correction to learn from. The same command goes on where
-it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
+A recorded episode that answered wrong or not at all is replayed up to its flawed call; the teacher continues from
+there. What ends right is kept: the flawed turns as context, the correction to learn from. The same command resumes
+where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
 """
 
-import argparse
-from typing import get_args
+from dataclasses import dataclass
+from pathlib import Path
 
-from agentic_video.commands.numbers import fraction
-from agentic_video.commands.paths import path
-from agentic_video.commands.teachers import add_teacher, job_options, run_job, teacher_options
-from agentic_video.synthesis.jobs import Finished
+from tyro.conf import UseAppendAction
+
+from agentic_video.commands.teachers import TeacherArguments, run_job
 from agentic_video.synthesis.reflect import Kept, Loss, ReflectOptions, reflect
-
-TAKES_OVERRIDES = True
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``agentic-video reflect``."""
-    add_teacher(parser, limited="failures")
-    parser.add_argument(
-        "--rollouts",
-        type=path,
-        action="append",
-        required=True,
-        metavar="PATH",
-        help="file of trajectory records, or folder of a run or an evaluation; may be repeated",
-    )
-    parser.add_argument(
-        "--min-acc",
-        type=fraction,
-        default=1.0,
-        metavar="X",
-        help="an answer graded less than this is a failure (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--keep",
-        choices=get_args(Kept),
-        default=ReflectOptions.keep,
-        help="what a correction follows: the episode up to the turn that the teacher finds flawed, or all but its "
-        "answer (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--loss",
-        choices=get_args(Loss),
-        default=ReflectOptions.loss,
-        help="whose turns have loss in SFT: the correction's, or those before it too (default: %(default)s)",
-    )
+from agentic_video.utils.option_types import Fraction, ModelName
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Reflect.
+@dataclass(frozen=True, kw_only=True)
+class Options(TeacherArguments):
+    """Failures, and their corrections."""
 
-    Args:
-        arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
+    teacher: ModelName
+    """address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"""
+    rollouts: UseAppendAction[tuple[Path, ...]]
+    """file of trajectory records, or folder of a run or an evaluation; may be repeated"""
+    min_acc: Fraction = 1.0
+    """an answer graded less than this is a failure"""
+    keep: Kept = ReflectOptions.keep
+    """context of a correction: the episode up to the turn that the teacher finds flawed, or all but its answer"""
+    loss: Loss = ReflectOptions.loss
+    """turns with loss in SFT: the correction's, or those before it too"""
 
-    Returns:
-        Exit status: 0 when every failure was gone through, 1 when some couldn't be, 2 when nothing could start.
-    """
-    return run_job(_reflect, arguments)
 
-
-def _reflect(arguments: argparse.Namespace) -> Finished:
-    return reflect(
-        ReflectOptions(
-            job=job_options(arguments),
-            teacher=teacher_options(arguments, arguments.teacher, arguments.teacher_name),
-            rollouts=tuple(arguments.rollouts),
-            min_acc=arguments.min_acc,
-            keep=arguments.keep,
-            loss=arguments.loss,
+def run(options: Options) -> int:
+    """Reflect; returns the exit status, 1 when a failure couldn't be corrected."""
+    return run_job(
+        lambda: reflect(
+            ReflectOptions(
+                job=options.job,
+                teacher=options.player(options.teacher, options.teacher_name),
+                rollouts=options.rollouts,
+                min_acc=options.min_acc,
+                keep=options.keep,
+                loss=options.loss,
+            )
         )
     )

@@ -1,98 +1,64 @@
 """Look at recorded episodes in a browser: a report of one file, or a local server for large runs."""
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from agentic_video.commands.numbers import natural, picture_side, port
-from agentic_video.commands.paths import path
+from pydantic import Field, NonNegativeInt
+from tyro.conf import Positional
+
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
     from agentic_video.report.viewer.view import View
 
-TAKES_OVERRIDES = False
-
-PORT = 8765
-THUMBNAIL = 160
-"""Longest side of a small picture, in pixels."""
 LARGE = 150 * 2**20
 """Bytes of a report beyond which a server is the better way."""
 _SHOWN = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``agentic-video view``."""
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        type=path,
-        metavar="RUN_OR_FILE",
-        help="a run's folder (outputs/<recipe>-<profile>/run-NNN), any folder, or a jsonl file of episodes",
-    )
-    parser.add_argument(
-        "--out", type=path, metavar="FILE", help="the report to write (default: episodes.html in the run's folder)"
-    )
-    parser.add_argument(
-        "--images",
-        type=natural,
-        default=60,
-        metavar="N",
-        help="only the newest N episodes get pictures (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--side",
-        type=picture_side,
-        default=THUMBNAIL,
-        metavar="PIXELS",
-        help="longest side of pictures (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--videos", type=path, metavar="FOLDER", help="where videos are that aren't where their records say"
-    )
-    parser.add_argument(
-        "--tokenizer",
-        type=path,
-        metavar="FOLDER",
-        help="a checkpoint; its tokenizer gives recorded ids their texts",
-    )
-    parser.add_argument(
-        "--serve",
-        action="store_true",
-        help="serve on 127.0.0.1 instead, pictures on demand; new episodes of a running job appear by themselves",
-    )
-    parser.add_argument(
-        "--port", type=port, default=PORT, metavar="N", help="of the server; 0 for a free one (default: %(default)s)"
-    )
+@dataclass(frozen=True)
+class Options:
+    """Episodes, and how they are shown."""
+
+    paths: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """a run's folder (outputs/<recipe>-<profile>/run-NNN), any folder, or a jsonl file of episodes"""
+    out: Path | None = None
+    """the report to write (default: episodes.html in the run's folder)"""
+    images: NonNegativeInt = 60
+    """only the newest N episodes get pictures"""
+    side: Annotated[int, Field(ge=16, le=1024)] = 160
+    """longest side of pictures, in pixels"""
+    videos: Path | None = None
+    """folder of videos that aren't where their records say"""
+    tokenizer: Path | None = None
+    """folder of a checkpoint; its tokenizer gives recorded ids their texts"""
+    serve: bool = False
+    """serve on 127.0.0.1 instead, pictures on demand; new episodes of a running job appear by themselves"""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
+    """of the server; 0 for a free one"""
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the report, or serve it until interrupted.
-
-    Returns:
-        Exit status: 0.
-
-    Raises:
-        SetupError: There is nothing to view, or no way to show it.
-    """
+def run(options: Options) -> int:
+    """Write the report, or serve it until interrupted; returns the exit status."""
     from agentic_video.report.viewer.view import load_view
 
-    if arguments.serve and arguments.out:
-        raise SetupError("--out writes a report and --serve serves one; choose one of them")
-    if arguments.videos is not None and not arguments.videos.is_dir():
-        what = "a file; name a folder" if arguments.videos.exists() else "no such folder"
-        raise SetupError(f"--videos {arguments.videos}: {what}")
-    view = load_view(arguments.paths, arguments.videos, arguments.tokenizer, wait=arguments.serve)
+    if options.serve and options.out:
+        raise SetupError("--out writes a report and --serve serves one; choose one of them", key="--out")
+    if options.videos is not None and not options.videos.is_dir():
+        fault = "a file; name a folder" if options.videos.exists() else "no such folder"
+        raise SetupError(f"--videos {options.videos}: {fault}", key="--videos")
+    view = load_view(options.paths, options.videos, options.tokenizer, wait=options.serve)
     problems = view.episodes.problems
-    _tell(f"{len(problems)} lines or files left out", problems)
-    _tell(f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing)
-    if arguments.serve:
-        _serve(view, arguments.port, arguments.side)
+    _warn(f"{len(problems)} lines or files left out", problems)
+    _warn(f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing)
+    if options.serve:
+        _serve(view, options.port, options.side)
     else:
-        _write(view, arguments.out, images=arguments.images, side=arguments.side)
+        _write(view, options.out, images=options.images, side=options.side)
     return 0
 
 
@@ -100,8 +66,8 @@ def _serve(view: "View", port: int, side: int) -> None:
     from agentic_video.report.viewer.server import HOST
 
     server = view.server(port, side)
-    there = f"{len(view.episodes)} episodes" if len(view.episodes) else "no episode yet: new ones will be shown"
-    print(f"{there} at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
+    count = f"{len(view.episodes)} episodes" if len(view.episodes) else "no episode yet: new ones will be shown"
+    print(f"{count} at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
@@ -119,13 +85,8 @@ def _write(view: "View", out: Path | None, *, images: int, side: int) -> None:
         print("this report is large: `agentic-video view --serve` opens faster")
 
 
-def _tell(what: str, items: Sequence[str]) -> None:
-    """Say that there are some, and name the first of them."""
+def _warn(title: str, items: Sequence[str]) -> None:
+    """Print a title and the first items, if there are any."""
     if items:
-        print(
-            f"{what}:",
-            *map(printable, items[:_SHOWN]),
-            *(["..."] if len(items) > _SHOWN else []),
-            sep="\n  ",
-            file=sys.stderr,
-        )
+        more = ["..."] if len(items) > _SHOWN else []
+        print(f"{title}:", *map(printable, items[:_SHOWN]), *more, sep="\n  ", file=sys.stderr)

@@ -7,6 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+from tyro.conf import Positional
 
 from agentic_video.grounding.intervals import iou
 from agentic_video.grounding.looks import last_look
@@ -21,27 +25,25 @@ from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.option_types import Fraction, OutputFile
 
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Which episodes are kept, and where they go.
+    """Filter of recorded episodes."""
 
-    Attributes:
-        records: Files of records, or folders of runs or evaluations.
-        out: The ``.jsonl`` file of records to write.
-        min_acc: Least accuracy of the answer.
-        min_iou: Least overlap of the last look with a gold window; at 0 windows aren't looked at.
-        from_step: Only episodes from this step of the run on (``provenance.step``).
-        per_question: Most episodes of a question, the first ones; None takes all.
-    """
-
-    records: tuple[Path, ...]
-    out: Path
-    min_acc: float = 1.0
-    min_iou: float = 0.3
-    from_step: int = 0
-    per_question: int | None = None
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile
+    """file of records to write: .jsonl"""
+    min_acc: Fraction = 1.0
+    """least accuracy of the answer"""
+    min_iou: Fraction = 0.3
+    """least overlap, intersection over union, of the last look with a gold window; 0 ignores windows"""
+    from_step: NonNegativeInt = 0
+    """only episodes from this step of the run on (provenance.step)"""
+    per_question: PositiveInt | None = None
+    """most episodes of a question, the first ones (default: all)"""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from tyro.conf import Positional
 
 from agentic_video.synthesis.inputs import read_episodes
 from agentic_video.types.record import Record
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.option_types import OutputFile
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the quantiles of a length."""
@@ -92,15 +97,12 @@ def _line(name: str, *cells: str) -> str:
 
 @dataclass(frozen=True)
 class LengthOptions:
-    """Selection of episodes to measure.
+    """Selection of recorded episodes."""
 
-    Attributes:
-        records: Files of records, or folders of runs or evaluations.
-        out: The numbers are written to this JSON file too; None writes none.
-    """
-
-    records: tuple[Path, ...]
-    out: Path | None = None
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile | None = None
+    """write the numbers to this JSON file too"""
 
 
 def measure_lengths(options: LengthOptions) -> dict[str, object]:

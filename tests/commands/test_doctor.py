@@ -23,7 +23,7 @@ def test_what_is_missing_comes_with_a_remedy(
 ) -> None:
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed", lambda name: None if name in ("vllm", "av") else real(name))
-    assert doctor.report() == 1
+    assert doctor.run(doctor.Options()) == 1
     lines = capsys.readouterr().out.splitlines()
     for name in ("vllm", "av"):
         place = next(i for i, line in enumerate(lines) if line.startswith(f"!! {name} "))
@@ -34,9 +34,9 @@ def test_what_is_missing_comes_with_a_remedy(
 def test_an_older_processor_is_a_note_and_nothing_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = doctor.Finding("CPU", "2 cores, AVX-512 no", note="mostly tried with it")
-    monkeypatch.setattr(doctor, "findings", lambda: iter([found]))
-    assert doctor.report() == 0
+    found = doctor.HealthCheck("CPU", "2 cores, AVX-512 no", note="mostly tried with it")
+    monkeypatch.setattr(doctor, "health_checks", lambda: iter([found]))
+    assert doctor.run(doctor.Options()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("ok CPU ") and lines[1].strip() == "(mostly tried with it)"
 
@@ -48,13 +48,13 @@ def test_what_is_said_of_a_processor_without_avx_512(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         Path, "read_text", lambda self, **o: "flags: avx2" if str(self) == "/proc/cpuinfo" else real(self, **o)
     )
-    (cpu,) = [one for one in doctor.findings() if one.name == "CPU"]
+    (cpu,) = [check for check in doctor.health_checks() if check.name == "CPU"]
     assert cpu.value.endswith("AVX-512 no") and "AVX-512" in cpu.note and not cpu.remedy
 
 
 def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: "0.8.0")
-    found = {finding.name: finding for finding in doctor.findings()}
+    found = {check.name: check for check in doctor.health_checks()}
     assert "0.9.1" in found["verl"].remedy
 
 
@@ -83,25 +83,25 @@ def test_versions_that_are_needed_and_that_were_tested(
 ) -> None:
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed", lambda asked: version if asked == name else real(asked))
-    found = {finding.name: finding for finding in doctor.findings()}[name]
+    found = {check.name: check for check in doctor.health_checks()}[name]
     assert found.value == version and found.remedy.startswith(remedy) and bool(found.remedy) == bool(remedy)
     assert found.note == note
 
 
 def test_the_environment_of_the_lock_has_all_versions() -> None:
-    for finding in doctor.findings():
-        if doctor.installed(finding.name):
-            assert (finding.remedy, finding.note) == ("", "")
+    for check in doctor.health_checks():
+        if doctor.installed(check.name):
+            assert (check.remedy, check.note) == ("", "")
 
 
 def test_nothing_is_demanded_where_nothing_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "DEMANDING", (("no-such-distribution", ""),))
     monkeypatch.setattr(doctor, "lists_folder", lambda: tmp_path)
-    assert doctor.package("pytest", "cpu", "install") == doctor.Finding("pytest", pytest.__version__)
+    assert doctor.package("pytest", "cpu", "install") == doctor.HealthCheck("pytest", pytest.__version__)
 
 
-def found_here() -> dict[str, doctor.Finding]:
-    return {finding.name: finding for finding in doctor.findings()}
+def found_here() -> dict[str, doctor.HealthCheck]:
+    return {check.name: check for check in doctor.health_checks()}
 
 
 def test_driver_and_compiler_of_a_machine_with_gpus(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,8 @@ def test_nodes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(doctor, "report_nodes", lambda address, environment: nodes)
     monkeypatch.setattr(doctor, "mount_of", lambda path: Mount("/", "ext4", "/dev/vda"))
-    said = [finding for finding in doctor.findings() if finding.name in ("node", "packages", "outputs")]
-    assert [bool(finding.remedy) for finding in said] == [True, False, False, True, True]
+    said = [check for check in doctor.health_checks() if check.name in ("node", "packages", "outputs")]
+    assert [bool(check.remedy) for check in said] == [True, False, False, True, True]
     assert "0.9.1 on 10.0.0.1, 0.9.0 on 10.0.0.2" in said[-1].value
 
 

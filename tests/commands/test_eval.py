@@ -1,6 +1,5 @@
 """The command in this process, against a real server and with the tiny model's engine."""
 
-import argparse
 import asyncio
 import json
 import threading
@@ -12,7 +11,7 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.commands.engine import TOY
-from agentic_video.commands.eval import add_arguments, options_of, with_toyworld
+from agentic_video.commands.eval import eval_options, with_toyworld
 from agentic_video.evaluation.model import TAUGHT, ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.launch import toyworld
@@ -22,6 +21,7 @@ from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
 from agentic_video.utils.errors import SetupError
+from tests.commands.conftest import read
 from tests.evaluation.conftest import RECIPES
 from tests.evaluation.scripted import named
 
@@ -104,7 +104,7 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
         (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
         (["--no-tools", "--sweep", "calls", "1,2"], "--sweep calls: --no-tools makes no calls; leave one of them out"),
         (["agentic_video.system.no_such_key=1"], "no_such_key"),
-        (["stray"], "nor a Hydra override"),
+        (["stray"], "stray"),
         (["--temperature", "0.5", "--data", "nope.jsonl"], "--data nope.jsonl: no such file; name a parquet or jsonl"),
         (["--engine", "chat"], "needs the address"),
         (["--engine", "tests.no_such.Engine"], "--engine tests.no_such.Engine: "),
@@ -234,13 +234,9 @@ def test_a_finished_evaluation_is_reported_again_without_its_server(
     assert (tmp_path / "report.md").is_file()
 
 
-def parsed(*words: str) -> EvalOptions:
-    """What some words ask for, on a machine without GPUs."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    known, known_overrides = parser.parse_known_args(["--recipe", str(RECIPES / "eva"), *words])
-    known.overrides = known_overrides
-    return options_of(known, gpus=0)
+def requested(*words: str) -> EvalOptions:
+    """The library's options on a machine without GPUs."""
+    return eval_options(read("eval", "--recipe", str(RECIPES / "eva"), *words), gpus=0)
 
 
 def test_every_word_has_its_option() -> None:
@@ -258,7 +254,7 @@ def test_every_word_has_its_option() -> None:
     ]
     words += ["--out", "o", "--baseline", "4", "--sweep", "frames", "2,1", "--temperature", "0.5", "--top-p", "0.25"]
     words += ["--seed", "3", "--limit", "7", "--concurrency", "5", "--shards", "2", "--api-key-env", "KEY", "a=1", "~b"]
-    assert parsed(*words) == EvalOptions(
+    assert requested(*words) == EvalOptions(
         recipe=(RECIPES / "eva").resolve(),
         model=ModelOptions("http://h/v1", "chat", "m", 0.5, 0.25, 3, 5, "KEY"),
         data=(Path("a.jsonl"), Path("b.jsonl")),
@@ -275,18 +271,21 @@ def test_every_word_has_its_option() -> None:
 
 
 def test_without_a_model_the_tiny_one_plays(tmp_path: Path) -> None:
-    assert (parsed().profile, parsed().model.engine, parsed().variant) == ("laptop", TOY, Variant())
-    assert parsed("--no-tools").variant == Variant("no-tools")
-    assert parsed("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
-    thinking = parsed("--baseline", "2", "--baseline-prompt", "baseline_cot").variant
+    assert (requested().profile, requested().model.engine, requested().variant) == ("laptop", TOY, Variant())
+    assert requested("--no-tools").variant == Variant("no-tools")
+    assert requested("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
+    thinking = requested("--baseline", "2", "--baseline-prompt", "baseline_cot").variant
     assert thinking == Variant("baseline", 2, "baseline_cot")
     with pytest.raises(SetupError, match="--baseline-prompt is for --baseline"):
-        parsed("--baseline-prompt", "baseline_cot")
+        requested("--baseline-prompt", "baseline_cot")
     (tmp_path / "model.safetensors").touch()
-    assert parsed("--engine", "toy", "--model", str(tmp_path)).profile == "laptop"
+    assert requested("--engine", "toy", "--model", str(tmp_path)).profile == "laptop"
     with pytest.raises(SetupError, match="--engine toy needs the folder"):
-        parsed("--engine", "toy", "--model", "owner/name")
-    assert parsed("--profile", "cluster").profile == "cluster" and parsed("--model", "owner/name").profile == "cluster"
+        requested("--engine", "toy", "--model", "owner/name")
+    assert (
+        requested("--profile", "cluster").profile == "cluster"
+        and requested("--model", "owner/name").profile == "cluster"
+    )
 
 
 @pytest.mark.parametrize(
@@ -318,19 +317,12 @@ def test_the_synthetic_world_fills_in_what_is_not_named(
     monkeypatch.setattr(toyworld, "build_toyworld", build)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.jsonl").touch()
-    options = with_toyworld(parsed(*words, "trainer.save_freq=1"), "auto", 0)
+    options = with_toyworld(requested(*words, "trainer.save_freq=1"), "auto", 0)
     assert built == [((RECIPES / "eva").resolve(), ("trainer.save_freq=1",), made)]
     assert (options.model.model, options.model.engine) == (str(tmp_path / model), TOY)
     assert options.data == (Path(asked_data),)
     assert options.overrides[-1] == "trainer.save_freq=1"
     assert f"actor_rollout_ref.model.path={quoted(str(tmp_path / model))}" in options.overrides
-
-
-def test_the_options_are_named_once() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    known, rest = parser.parse_known_args(["--system", "eva", "a=1", "--data", "x", "b=2", "--data", "y"])
-    assert rest == ["a=1", "b=2"] and known.data == [Path("x"), Path("y")]
 
 
 @pytest.mark.parametrize("word", ["trainer.total_epoch=1", "agentic_video.system.max_calls=0", "--data=nope.jsonl"])
@@ -340,4 +332,4 @@ def test_a_mistake_is_found_before_anything_is_built(word: str, monkeypatch: pyt
 
     monkeypatch.setattr(toyworld, "build_toyworld", build)
     with pytest.raises((SetupError, ValueError), match=r"total_epochs|max_calls|nope\.jsonl"):
-        with_toyworld(parsed(word), "auto", 0)
+        with_toyworld(requested(word), "auto", 0)

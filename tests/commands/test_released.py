@@ -1,6 +1,5 @@
 """Released checkpoints by name: one, several, and what they cost."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -9,39 +8,31 @@ import yaml
 
 from agentic_video.cli import main
 from agentic_video.commands.engine import TOY
-from agentic_video.commands.eval import add_arguments, options_of
-from agentic_video.commands.released import chosen, words_for
+from agentic_video.commands.eval import eval_options
+from agentic_video.commands.released import chosen
 from agentic_video.evaluation import released
-from agentic_video.evaluation.released import Stage
 from agentic_video.toyworld.questions import World
+from tests.commands.conftest import read
 from tests.evaluation.conftest import RECIPES
-
-
-def arguments_of(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    known, others = parser.parse_known_args(words)
-    known.overrides = others
-    return known
 
 
 def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MODEL_PATH", "/another/model")
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    arguments = arguments_of(
-        "--checkpoint", "videozoomer-7b", "--data", "rows.jsonl", "agentic_video.system.max_turns=2"
+    arguments = read(
+        "eval", "--checkpoint", "videozoomer-7b", "--data", "rows.jsonl", "agentic_video.system.max_turns=2"
     )
     (one,) = chosen(arguments)
-    options = options_of(arguments, 8, one)
+    options = eval_options(arguments, 8, one)
     assert (options.model.model, options.model.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
     assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 0.0
     assert options.folder == tmp_path / "checkpoints-eval/rows/videozoomer-7b/agent"
     # what the user says comes after what the table says
     assert options.overrides[-1] == "agentic_video.system.max_turns=2"
     assert "agentic_video.system.max_turns=5" in options.overrides
-    local = arguments_of("--checkpoint", "eva-7b", "--model", "http://h/v1", "--temperature", "0.5")
-    assert options_of(local, 0, *chosen(local)).model.model == "http://h/v1"
-    assert options_of(local, 0, *chosen(local)).model.temperature == 0.5
+    local = read("eval", "--checkpoint", "eva-7b", "--model", "http://h/v1", "--temperature", "0.5")
+    assert eval_options(local, 0, *chosen(local)).model.model == "http://h/v1"
+    assert eval_options(local, 0, *chosen(local)).model.temperature == 0.5
 
 
 @pytest.mark.parametrize(
@@ -143,31 +134,6 @@ def test_what_is_wrong_with_one_is_in_the_plan(
     lines = {line.split(":")[0]: line for line in said.splitlines() if line.startswith("- ")}
     assert "no such recipe" in lines["- no-recipe"] and "agentic_video.system.nothing" in lines["- no-key"]
     assert "no such folder" in lines["- no-folder"]
-
-
-def test_the_words_of_each(tmp_path: Path) -> None:
-    arguments = arguments_of(
-        *(
-            "--checkpoint",
-            "all",
-            "--data",
-            "a.jsonl",
-            "--data",
-            "b.jsonl",
-            "--limit",
-            "3",
-            "--seed",
-            "-1",
-            "--no-tools",
-        ),
-        *("--temperature", "0", "--model-name", "named", "--processor", "p", "data.max_prompt_length=9"),
-    )
-    (one, *_) = chosen(arguments)
-    words = words_for(Stage(one, tmp_path / "x"), arguments)
-    again = arguments_of(*words[1:])
-    assert (again.checkpoint, again.out, again.plan) == (one.name, tmp_path / "x", False)
-    same = set(vars(arguments)) - {"checkpoint", "out"}
-    assert {name: vars(again)[name] for name in same} == {name: vars(arguments)[name] for name in same}
 
 
 @pytest.mark.slow

@@ -20,13 +20,3 @@ def test_what_cannot_be_viewed(
     assert main(["view", str(tmp_path / "none"), *words]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and message in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--images", "-1"), ("--side", "15"), ("--side", "1025"), ("--side", "a"), ("--port", "65536"), ("--port", "-1")],
-)
-def test_numbers_that_make_no_sense(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["view", "x", option, value])
-    assert option in capsys.readouterr().err

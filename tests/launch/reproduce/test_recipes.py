@@ -50,7 +50,9 @@ def planned(tmp_path: Path, request: pytest.FixtureRequest) -> Reproduction:
 def test_every_command_can_be_parsed(planned: Reproduction, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     for name in COMMANDS:
-        monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", lambda one: asked.append(one) or 0)
+        monkeypatch.setattr(
+            import_module(f"agentic_video.commands.{name}"), "run", lambda options: asked.append(options) or 0
+        )
     stages = [stage for stage in planned.stages if not stage.left_out]
     for stage in stages:
         words = [re.sub(r"\{[\w.-]+\}", "/there", word) for word in stage.words]

@@ -278,5 +278,5 @@ def test_an_unanswered_open_question_needs_no_judge() -> None:
 
 
 def test_misspelt_choices_are_refused() -> None:
-    with pytest.raises(ValueError, match="judge.on_failure"):
+    with pytest.raises(ValueError, match="on_failure"):
         run(FAILED, CHOICE, on_failure="drop")

@@ -44,7 +44,7 @@ HOOKS: dict[str, Hook] = {
     "verl.workers.rollout.replica": _register_replica,
     "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engines.actor"),
 }
-"""What verl's registries get, by the module whose import is waited for; patches are in ``seams/table.py``."""
+"""Registrations by the module after whose import they happen; patches are in ``seams/table.py``."""
 
 
 def install() -> None:

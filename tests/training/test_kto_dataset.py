@@ -21,8 +21,7 @@ from agentic_video.toyworld.preferences import DESIRABLE, write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.inputs.model_inputs import model_inputs, with_patches_of_raw
-from agentic_video.training.sft_kto.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, label_of
-from agentic_video.training.sft_kto.sft_dataset import LabelError
+from agentic_video.training.sft_kto.datasets import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records, write_record

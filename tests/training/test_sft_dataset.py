@@ -35,7 +35,7 @@ from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
 from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.sft_kto.sft_dataset import TrajectoryDataset, by_ranks
+from agentic_video.training.sft_kto.datasets import TrajectoryDataset, by_ranks
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation

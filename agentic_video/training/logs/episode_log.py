@@ -119,7 +119,7 @@ def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_si
 
 
 def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Episode]:
-    """As few whole groups as hold ``count`` episodes, evenly chosen, and others at each turn."""
+    """Whole groups with at least ``count`` episodes, as few as possible, evenly chosen, and others at each turn."""
     members = _by_group(episodes)
     groups = max(0, min(len(members), math.ceil(count * len(members) / len(episodes)))) if episodes else 0
     chosen = {(turn + number * len(members) // groups) % len(members) for number in range(groups)}

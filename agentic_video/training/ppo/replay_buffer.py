@@ -76,7 +76,7 @@ _Base: Any = ReplayBuffer if TYPE_CHECKING else object
 
 
 class _GroupPolicy(_Base):
-    """Which groups are dropped, which are chosen, and when there is no point in waiting.
+    """Drops, chooses and counts groups, and ends the run if waiting is pointless.
 
     Attributes:
         stall_seconds: Time without the end of any rollout after which the run ends; 0: none.

@@ -51,7 +51,7 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
 class VideoTrainer(_Base):
-    """What all of our trainers do differently from verl's.
+    """Common extensions of all our trainers.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
     class (:mod:`agentic_video.training.logs.metrics`), in training and in validation; the counters of frame stores,

@@ -1,4 +1,4 @@
-"""As many optimizer updates a step as the config says, also where an episode is several sequences.
+"""Optimizer updates of a step: as many as configured, also where an episode is several sequences.
 
 verl splits a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and pads the last one. Where each turn is a
 row (context ``latest_evidence``), or side queries are, a step that should be one update would be two or three, the last

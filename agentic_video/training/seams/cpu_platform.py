@@ -16,7 +16,7 @@ from agentic_video.utils.resources import memory_free, memory_limit
 
 
 def _device_module() -> types.ModuleType:
-    """``torch.cpu`` plus the members of ``torch.cuda`` that verl calls on its device module."""
+    """``torch.cpu`` with the members of ``torch.cuda`` that verl calls on its device module."""
     module = types.ModuleType("agentic_video.training.cpu_device")
     for name in dir(torch.cpu):
         if not name.startswith("__"):

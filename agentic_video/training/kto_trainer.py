@@ -12,7 +12,7 @@ otherwise a second engine, whose weights wait in the host's memory.
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
+from agentic_video.config.typed import dataclass_from
 from agentic_video.training.sft import VideoSFTTrainer, train
 from agentic_video.training.sft_kto.datasets import MISMATCHED, KtoCollator
 from agentic_video.training.sft_kto.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
@@ -148,11 +149,7 @@ def _summarised(output: TensorDict | None) -> TensorDict | None:
 
 
 class KtoTrainer(VideoSFTTrainer):
-    """verl's SFT trainer with KTO's loss.
-
-    The ``kto`` block holds :class:`KtoLoss`'s constants and ``balanced``, which raises the weight of the rarer kind of
-    the training data until both kinds have the same total weight.
-    """
+    """verl's SFT trainer with KTO's loss."""
 
     def _build_engine(self) -> None:
         self.loss = kto_loss(self.config.kto, self.train_dataset.labels)
@@ -208,22 +205,18 @@ def check_batch_size(size: int, ranks: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class KtoBlock(KtoLoss):
+    """A config's ``kto`` block; ``balanced`` raises the weight of the rarer kind of the training data."""
+
+    balanced: bool = False
+
+
 def kto_loss(block: Mapping[str, Any], labels: list[bool]) -> KtoLoss:
-    """The loss of a config's ``kto`` block (fields of :class:`KtoLoss`, and ``balanced``) for the training labels."""
-    values = {str(key): value for key, value in block.items()}
-    balanced = values.pop("balanced", False)
-    known = KtoLoss.__dataclass_fields__
-    for key in values:
-        if key not in known:
-            raise ValueError(f"kto.{key}: unknown key; known keys are {sorted([*known, 'balanced'])}")
-    try:
-        loss = KtoLoss(**{key: float(value) for key, value in values.items()})
-        if not balanced:
-            return loss
-        desirable, undesirable = balanced_weights(sum(labels), len(labels) - sum(labels))
-        return KtoLoss(loss.beta, loss.desirable_weight * desirable, loss.undesirable_weight * undesirable)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"kto: {error}") from error
+    """The loss of a config's ``kto`` block for the training labels."""
+    read = dataclass_from(KtoBlock, block, "kto")
+    weights = balanced_weights(sum(labels), len(labels) - sum(labels)) if read.balanced else (1.0, 1.0)
+    return KtoLoss(read.beta, read.desirable_weight * weights[0], read.undesirable_weight * weights[1])
 
 
 @hydra.main(config_path=None, config_name=None, version_base=None)

@@ -149,7 +149,7 @@ def test_a_step_equals_the_one_worked_out_from_the_checkpoints(
     assert logged["kto/desirable_share"] == desirable.float().mean().item()
 
 
-def test_a_resumed_run_goes_on(resumed: dict[int, dict[str, float]]) -> None:
+def test_a_resumed_run_continues(resumed: dict[int, dict[str, float]]) -> None:
     assert sorted(resumed) == [4]
 
 

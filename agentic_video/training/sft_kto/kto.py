@@ -8,25 +8,20 @@ and another question's response. Everything here is a pure function of tensors, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.distributed
+from annotated_types import Ge, Gt
 
 
 @dataclass(frozen=True)
 class KtoLoss:
     """The constants of the loss: ``beta`` holds the policy to the reference; weights of both kinds' losses."""
 
-    beta: float = 0.1
-    desirable_weight: float = 1.0
-    undesirable_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.beta > 0:
-            raise ValueError(f"beta must be above 0, got {self.beta}")
-        for name in ("desirable_weight", "undesirable_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+    beta: Annotated[float, Gt(0)] = 0.1
+    desirable_weight: Annotated[float, Ge(0)] = 1.0
+    undesirable_weight: Annotated[float, Ge(0)] = 1.0
 
     def losses(
         self, policy: torch.Tensor, reference: torch.Tensor, desirable: torch.Tensor, kl: torch.Tensor

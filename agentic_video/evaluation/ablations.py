@@ -21,11 +21,7 @@ def without_tools(system: System) -> System:
 
 
 def with_frames(system: System, count: int) -> System:
-    """The system whose first view has ``count`` frames; an episode may show as many more images.
-
-    Raises:
-        ValueError: Its first view has no such number.
-    """
+    """The system whose first view has ``count`` frames; an episode may show as many more images."""
     if hasattr(system, "with_frames"):
         changed: System = system.with_frames(count)
         return changed
@@ -39,11 +35,7 @@ def with_frames(system: System, count: int) -> System:
 
 
 def with_calls(system: System, count: int) -> System:
-    """The system with at most ``count`` turns that call, and one that answers.
-
-    Raises:
-        ValueError: It makes no calls.
-    """
+    """The system with at most ``count`` turns that call, and one that answers."""
     if hasattr(system, "with_calls"):
         changed: System = system.with_calls(count)
         return changed

@@ -24,32 +24,22 @@ _ANSWER_CLOSE = "</answer>"
 
 @dataclass(frozen=True)
 class Baseline(System):
-    """One look at uniform frames.
+    """One look at uniform frames."""
 
-    Attributes:
-        frames: Evenly spaced frames that are shown; 0 asks the question alone.
-        frames_as: As ``images``, or as one ``video``.
-        min_pixels: Least pixels of a shown frame.
-        max_pixels: Most pixels of a shown frame.
-        view_tokens: Visual tokens of all frames together, which bound a frame's size by its share of them (two frames
-            of a clip have one). None: no such bound.
-        size_factor: Sides of a shown frame are multiples of this.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file: ``baseline`` asks for the answer
-            alone, ``baseline_cot`` for a chain of thought before it.
-        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers.
-    """
-
-    frames: int
+    frames: int  # evenly spaced frames that are shown; 0 asks the question alone
     name: str = "baseline"
-    min_pixels: int = 25_088
-    max_pixels: int = 100_352
+    min_pixels: int = 25_088  # least pixels of a shown frame
+    max_pixels: int = 100_352  # most pixels of a shown frame
+    # visual tokens of all frames together, which bound a frame's size by its share of them (two frames of a clip have
+    # one). None: no such bound
     view_tokens: int | None = None
-    size_factor: int = 28
-    frames_as: FramesAs = "images"
+    size_factor: int = 28  # sides of a shown frame are multiples of this
+    frames_as: FramesAs = "images"  # as `images`, or as one `video`
+    # name of a template in `agentic_video/systems/prompts`, or a file: `baseline` asks for the answer alone,
+    # `baseline_cot` for a chain of thought before it
     prompt: str = "baseline"
-    option_format: str = "{letter}. {text}"
-    answer_match: MatchRule = "robust"
+    option_format: str = "{letter}. {text}"  # how an option is written; `{letter}` and `{text}` are filled in
+    answer_match: MatchRule = "robust"  # rule for multiple-choice answers
     max_turns: int = 1
     max_images: int = field(init=False)
     stop: tuple[str, ...] = ()
@@ -98,12 +88,7 @@ class Baseline(System):
 
 
 def baseline_of(system: System, frames: int, *, tiny: bool, prompt: str = "baseline") -> System:
-    """The plain baseline beside a system: its frames are as large as the system's own (``System.view_budget``).
-
-    Args:
-        tiny: For the tiny model, whose frames are one visual token each.
-        prompt: What it is asked to say.
-    """
+    """The plain baseline beside a system: its frames are as large as the system's own (``System.view_budget``)."""
     factor = system.size_factor
     frames_as: FramesAs = getattr(system, "frames_as", "images")
     budget = ViewBudget(factor**2, factor**2) if tiny else view_budget(system)

@@ -21,31 +21,20 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint and how it is evaluated.
+    """A checkpoint and how it is evaluated."""
 
-    Attributes:
-        name: As ``--checkpoint`` takes it; folders are called by it.
-        model: Its name on the hub, or its folder.
-        recipe: Name or folder of the recipe whose episodes it plays.
-        base: The model that it was trained from, by which its size is known; empty where that doesn't matter.
-        source: Where it is named.
-        paper: Whose published numbers are its own, as ``published.yaml`` has it.
-        published_as: The model's name there.
-        sampling: ``temperature`` and ``top_p`` of its own evaluation; the recipe's where missing.
-        settings: Config keys and values of its own evaluation.
-        note: What to mind.
-    """
-
-    name: str
-    model: str
-    recipe: str
-    base: str = ""
-    source: str = ""
-    paper: str = ""
-    published_as: str = ""
+    name: str  # as `--checkpoint` takes it; folders are called by it
+    model: str  # its name on the hub, or its folder
+    recipe: str  # name or folder of the recipe whose episodes it plays
+    base: str = ""  # the model that it was trained from, by which its size is known; empty where that doesn't matter
+    source: str = ""  # where it is named
+    paper: str = ""  # whose published numbers are its own, as `published.yaml` has it
+    published_as: str = ""  # the model's name there
+    # `temperature` and `top_p` of its own evaluation; the recipe's where missing
     sampling: Mapping[str, float] = field(default_factory=dict)
+    # config keys and values of its own evaluation
     settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    note: str = ""
+    note: str = ""  # what to mind
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -82,14 +71,7 @@ def _hydra(value: str | int | float | bool) -> str:
 
 
 def checkpoints(more: Sequence[Path] = ()) -> dict[str, Checkpoint]:
-    """The table's checkpoints by name.
-
-    Args:
-        more: Files of one's own in the form of ``checkpoints.yaml``; a name that is there takes the table's place.
-
-    Raises:
-        SetupError: A file can't be read, or an entry is wrong; the message names it.
-    """
+    """The table's checkpoints by name."""
     packaged = files("agentic_video.evaluation").joinpath("checkpoints.yaml").read_text(encoding="utf-8")
     found = {one.name: one for one in _read(packaged, "checkpoints.yaml")}
     for path in more:
@@ -142,11 +124,7 @@ def _entry(raw: Any, where: str) -> Checkpoint:
 
 
 def named(text: str, known: Mapping[str, Checkpoint]) -> list[Checkpoint]:
-    """The checkpoints that ``--checkpoint`` names: one, several with commas in between, or ``all``.
-
-    Raises:
-        SetupError: There is none of a name; the message has those that there are.
-    """
+    """The checkpoints that ``--checkpoint`` names: one, several with commas in between, or ``all``."""
     if text == ALL:
         return list(known.values())
     found = []

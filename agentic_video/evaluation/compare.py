@@ -18,36 +18,19 @@ from agentic_video.utils.standard_error import PairedDifference, paired_differen
 
 @dataclass(frozen=True)
 class Run:
-    """A finished evaluation.
+    """A finished evaluation."""
 
-    Attributes:
-        name: As the comparison calls it.
-        records: Its episodes.
-        published: The paper's number for it, where there is one.
-        problem: Why there are no episodes; empty where there are.
-        rule: By what it was graded; empty where nobody can say.
-        counted: Episodes that its report counts; None where it has none, or not for these episodes.
-        left_out: A message for each line of its files that is no record.
-    """
-
-    name: str
-    records: tuple[Record, ...]
-    published: Published | None = None
-    problem: str = ""
-    rule: str = ""
-    counted: int | None = None
-    left_out: tuple[str, ...] = ()
+    name: str  # as the comparison calls it
+    records: tuple[Record, ...]  # its episodes
+    published: Published | None = None  # the paper's number for it, where there is one
+    problem: str = ""  # why there are no episodes; empty where there are
+    rule: str = ""  # by what it was graded; empty where nobody can say
+    counted: int | None = None  # episodes that its report counts; None where it has none, or not for these episodes
+    left_out: tuple[str, ...] = ()  # a message for each line of its files that is no record
 
 
 def read_run(folder: Path, name: str = "", published: Published | None = None) -> Run:
-    """The episodes of an evaluation's folder.
-
-    Args:
-        name: None given: the folder's.
-
-    Raises:
-        SetupError: It is no evaluation's folder, holds no episode yet, or one of its files can't be read.
-    """
+    """The episodes of an evaluation's folder."""
     if not (folder / SETTINGS_FILE).is_file():
         raise SetupError(f"{folder}: no evaluation there (no {SETTINGS_FILE}); name the folders of evaluations")
     try:
@@ -88,12 +71,8 @@ def comparison(runs: Sequence[Run]) -> dict[str, Any]:
     """Figures of several runs: each one's accuracy over what it played, and its paired difference to the first.
 
     Accuracies are shares from 0 to 1, by each system's own rule (``mean``) and by the shared rule for multiple choice
-    (``robust``). A difference is over the questions that both runs have graded: by the shared rule where they all are
-    multiple choice, so that it isn't one of rules; else by each system's own. Its standard error is clustered by video.
-
-    Args:
-        runs: The one to compare with comes first.
-    """
+    (``robust``). A difference is over the questions that both runs have graded: by the shared rule where all are
+    multiple choice, else by each system's own. Its standard error is clustered by video."""
     first = next((run for run in runs if run.records), None)
     rows = []
     for run in runs:
@@ -131,12 +110,7 @@ def _grades(run: Run, grade: str) -> dict[Key, float]:
 
 
 def comparison_text(title: str, result: Mapping[str, Any]) -> str:
-    """A comparison as Markdown.
-
-    Args:
-        title: Its first line.
-        result: See :func:`comparison`.
-    """
+    """A comparison as Markdown."""
     runs = result["runs"]
     scored = any(row["headline"]["name"] != ACCURACY for row in runs if row["episodes"])
     header = (
@@ -197,12 +171,7 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
 
 
 def left_out_text(name: str, left_out: Sequence[str]) -> str:
-    """What a run's files hold that isn't compared.
-
-    Args:
-        name: The run's.
-        left_out: See :class:`Run`; at least one.
-    """
+    """What a run's files hold that isn't compared."""
     lines = "1 line is" if len(left_out) == 1 else f"{len(left_out)} lines are"
     return f"{name}: {lines} left out; the first: {left_out[0]}"
 
@@ -235,11 +204,7 @@ def _signed(difference: Mapping[str, Any] | None) -> str:
 
 
 def write_comparison(folder: Path, title: str, runs: Sequence[Run]) -> str:
-    """Write ``comparison.json`` and ``comparison.md`` into a folder.
-
-    Returns:
-        The text.
-    """
+    """Write ``comparison.json`` and ``comparison.md`` into a folder."""
     result = comparison(runs)
     text = comparison_text(title, result)
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,18 +16,7 @@ from agentic_video.video.store import FrameStore
 
 
 class EvalContext:
-    """What the episodes of one process share; made where its event loop runs.
-
-    Args:
-        plan: What is played, and how.
-        backend: What plays the model's part; None makes the plan's. An evaluation of many parts loads its model once.
-
-    Attributes:
-        plan: As given.
-        backend: What plays the model's part.
-        source: Frames of all videos.
-        graders: What grades answers.
-    """
+    """What the episodes of one process share; made where its event loop runs."""
 
     def __init__(self, plan: Plan, backend: Backend | None = None):
         self.plan = plan
@@ -43,11 +32,7 @@ class EvalContext:
         return other
 
     def retriever(self) -> Retriever | None:
-        """What finds frames by text, where a model for it is configured.
-
-        Raises:
-            SetupError: The model can't be loaded.
-        """
+        """What finds frames by text, where a model for it is configured."""
         return make_retriever(self.plan.retrieval, self.source)
 
     def close(self) -> None:
@@ -63,11 +48,7 @@ def make_graders(plan: Plan, source: FrameSource) -> Graders:
 
 
 def require_encoder(config: RetrievalConfig) -> None:
-    """Make sure that the model which finds frames by text can be had, before anything is made for it; it isn't loaded.
-
-    Raises:
-        SetupError: It can't be had.
-    """
+    """Check that the model that finds frames by text is available; it isn't loaded."""
     if not config.model:
         return
     from agentic_video.video.retrieval.encoder import hub_name
@@ -81,11 +62,7 @@ def require_encoder(config: RetrievalConfig) -> None:
 
 
 def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:
-    """The retriever of this process; None where no model is configured.
-
-    Raises:
-        SetupError: The model can't be loaded.
-    """
+    """The retriever of this process; None where no model is configured."""
     if not config.model:
         return None
     from agentic_video.video.retrieval.encoder import ClipEncoder

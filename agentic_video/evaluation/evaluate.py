@@ -86,40 +86,24 @@ from agentic_video.video.retrieval.config import RetrievalConfig
 
 @dataclass(frozen=True)
 class Part:
-    """One evaluation: the whole of it, or one value of a sweep.
+    """One evaluation: the whole of it, or one value of a sweep."""
 
-    Attributes:
-        folder: Where its journals and its report are.
-        title: What was evaluated, as the report says it.
-        system: What plays.
-        limits: Token budgets of an episode.
-        value: Of the sweep; None without one.
-    """
-
-    folder: Path
-    title: str
-    system: System
-    limits: TokenLimits
-    value: int | None = None
+    folder: Path  # where its journals and its report are
+    title: str  # what was evaluated, as the report says it
+    system: System  # what plays
+    limits: TokenLimits  # token budgets of an episode
+    value: int | None = None  # of the sweep; None without one
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What a part came to.
+    """What a part came to."""
 
-    Attributes:
-        part: The part.
-        figures: See :func:`agentic_video.evaluation.report.figures`.
-        missing: Questions that couldn't be played.
-        left_out: Rows of the data files that are no questions.
-        ungraded: Episodes to which the judge gave no grade; none where there is no judge.
-    """
-
-    part: Part
-    figures: Mapping[str, Any]
-    missing: int
-    left_out: int = 0
-    ungraded: int = 0
+    part: Part  # the part
+    figures: Mapping[str, Any]  # see figures
+    missing: int  # questions that couldn't be played
+    left_out: int = 0  # rows of the data files that are no questions
+    ungraded: int = 0  # episodes to which the judge gave no grade; none where there is no judge
 
     @property
     def complete(self) -> bool:
@@ -134,40 +118,24 @@ class PartResult:
 
 @dataclass(frozen=True)
 class Questions:
-    """What the data files hold.
+    """What the data files hold."""
 
-    Attributes:
-        rows: The questions, each once.
-        left_out: The other rows.
-    """
-
-    rows: tuple[VideoQA, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    rows: tuple[VideoQA, ...]  # the questions, each once
+    left_out: tuple[LeftOut, ...] = ()  # the other rows
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all parts of an evaluation share.
+    """What all parts of an evaluation share."""
 
-    Attributes:
-        options: What was asked for.
-        settings: Of the recipe's config.
-        limits: Token budgets in the recipe's config.
-        model: With room for the images of any part: one engine plays them all.
-        rows: The questions.
-        shards: Parallel processes.
-        left_out: Rows of the data files that are no questions.
-        root: What the model's server says that it loaded; empty where it doesn't, or there is none.
-    """
-
-    options: EvalOptions
-    settings: Settings
-    limits: TokenLimits
-    model: ModelSpec
-    rows: tuple[VideoQA, ...]
-    shards: int
-    left_out: tuple[LeftOut, ...] = ()
-    root: str = ""
+    options: EvalOptions  # what was asked for
+    settings: Settings  # of the recipe's config
+    limits: TokenLimits  # token budgets in the recipe's config
+    model: ModelSpec  # with room for the images of any part: one engine plays them all
+    rows: tuple[VideoQA, ...]  # the questions
+    shards: int  # parallel processes
+    left_out: tuple[LeftOut, ...] = ()  # rows of the data files that are no questions
+    root: str = ""  # what the model's server says that it loaded; empty where it doesn't, or there is none
 
     @property
     def keys(self) -> set[Key]:
@@ -186,11 +154,7 @@ class Job:
         return RetrievalConfig() if self.options.variant.kind == "baseline" else self.settings.retrieval
 
     def plan(self, part: Part, revision: int = 0) -> Plan:
-        """What each process needs to play a part.
-
-        Args:
-            revision: See :data:`~agentic_video.evaluation.results.REVISION`.
-        """
+        """What each process needs to play a part."""
         return Plan(
             folder=part.folder,
             system=part.system,
@@ -291,11 +255,7 @@ class LocalEngine:
             self._runner.close()
 
     def load(self, plan: Plan) -> Backend:
-        """The backend; made where there is none yet.
-
-        Raises:
-            SetupError: There is no such engine.
-        """
+        """The backend; made where there is none yet."""
         if self._backend is None:
             self._backend = self._runner.run(_make_backend(plan))
         return self._backend
@@ -318,16 +278,7 @@ async def _make_backend(plan: Plan) -> Backend:
 def evaluate(options: EvalOptions) -> list[PartResult]:
     """Evaluate: the same options again go on where it was stopped.
 
-    Progress and what was left out go to standard error, reports to standard output.
-
-    Returns:
-        One result, or one for each value of a sweep.
-
-    Raises:
-        SetupError: Something is missing or doesn't fit; the message says what to set.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config, or a file of rows, is wrong.
-    """
+    Progress and what was left out go to standard error, reports to standard output."""
     job, parts = prepare(options)
     if not all(same_settings(read_settings(part.folder), job.identity(part)) for part in parts):
         require_model(options.model, name_option="--model-name")  # before a folder is made for it
@@ -348,11 +299,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
 
 
 def judged_rows(job: Job, system: System) -> Counter[str]:
-    """How many of the questions need a judge, by what they are (``are open ended``).
-
-    Args:
-        system: That plays them.
-    """
+    """How many of the questions need a judge, by what they are (``are open ended``)."""
     always = OPEN_ENDED["judge"]
     kinds = (
         always
@@ -365,14 +312,7 @@ def judged_rows(job: Job, system: System) -> Counter[str]:
 
 
 def require_judge(job: Job, system: System) -> None:
-    """Make sure that a judge who is named and needed answers.
-
-    Args:
-        system: That plays.
-
-    Raises:
-        SetupError: Nobody answers there, or the key is refused.
-    """
+    """Make sure that a judge who is named and needed answers."""
     block, judge = "agentic_video.judge", job.settings.judge
     if job.judge is None or not judged_rows(job, system):
         return
@@ -383,11 +323,7 @@ def require_judge(job: Job, system: System) -> None:
 
 
 def warn_of_judge(job: Job, system: System) -> None:
-    """Say on standard error that rows need a judge, where there is none. What is played waits for its grade.
-
-    Args:
-        system: That plays.
-    """
+    """Say on standard error that rows need a judge, where there is none. What is played waits for its grade."""
     if job.judge is None:
         for what, count in judged_rows(job, system).items():
             print(
@@ -398,11 +334,7 @@ def warn_of_judge(job: Job, system: System) -> None:
 
 
 def evaluate_parts(job: Job, parts: Sequence[Part], engine: LocalEngine) -> list[PartResult]:
-    """Evaluate one part after the other; values of a sweep whose first views don't fit are left out.
-
-    Raises:
-        NothingFits: None of them fits.
-    """
+    """Evaluate one part after the other; values of a sweep whose first views don't fit are left out."""
     results: list[PartResult] = []
     for part in parts:
         try:
@@ -415,13 +347,7 @@ def evaluate_parts(job: Job, parts: Sequence[Part], engine: LocalEngine) -> list
 
 
 def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult]) -> None:
-    """Print and write how many frames the model needs, where a sweep of the baseline tells.
-
-    Args:
-        folder: The sweep's; gets ``required-frames.json``.
-        job: Whose questions count.
-        results: One for each number of frames.
-    """
+    """Print and write how many frames the model needs, where a sweep of the baseline tells."""
     played = {
         result.part.value: standing(job.rows, finished(result.part.folder)[0]).played
         for result in results
@@ -434,11 +360,7 @@ def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult])
 
 
 def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
-    """Read the config and the rows; nothing is loaded yet.
-
-    Raises:
-        SetupError: See :func:`evaluate`, as for the others.
-    """
+    """Read the config and the rows; nothing is loaded yet."""
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
     check_files(options.data, "--data")
@@ -474,11 +396,7 @@ def _holds(folder: Path, model: str) -> bool:
 
 
 def check_pictures(model: ModelSpec, system: System) -> None:
-    """Make sure that a system's pictures are ones for a model's processor and for vLLM, as far as its files tell.
-
-    Raises:
-        SetupError: They aren't; one line with the key.
-    """
+    """Make sure that a system's pictures are ones for a model's processor and for vLLM, as far as its files tell."""
     if problem := processor_problem(model.vllm.get("mm_processor_kwargs"), PROCESSOR_ARGUMENTS):
         raise SetupError(problem)
     named = {"vllm": model.model, "vllm-server": model.processor}.get(model.engine, "")
@@ -514,12 +432,7 @@ def read_rows(options: EvalOptions) -> Questions:
     """The questions; rows that can't be read, or were there before, are named and left out.
 
     With a limit that cuts something, rows that are left out count nowhere: nobody knows whether they would have been
-    among the first.
-
-    Raises:
-        SetupError: A file isn't there.
-        RowError: A file can't be read, or holds no row that can be used.
-    """
+    among the first."""
     check_files(options.data, "--data")
     rows, unreadable = load_rows(options.data, hidden=True)
     problems = [*_left_out(options.data, unreadable), *repeated(rows)]
@@ -539,11 +452,7 @@ def _left_out(paths: Sequence[Path], problems: Sequence[Problem]) -> list[LeftOu
 
 
 def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:
-    """What plays in a system's place, and what the report calls it.
-
-    Args:
-        tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
-    """
+    """What plays in a system's place, and what the report calls it."""
     if variant.kind == "baseline":
         title = f"{variant.curve} of {variant.frames} frames"
         return baseline_of(system, variant.frames, tiny=tiny, prompt=variant.prompt), title
@@ -553,16 +462,7 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
 
 
 def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny: bool) -> list[Part]:
-    """The evaluations that the options ask for.
-
-    Args:
-        system: The recipe's.
-        limits: The recipe's.
-        tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
-
-    Raises:
-        SetupError: A sweep that the system doesn't have.
-    """
+    """The evaluations that the options ask for."""
     system, title = variant_of(system, options.variant, tiny=tiny)
     if options.sweep is None:
         return [Part(options.folder, title, system, fit_limits(system, limits))]
@@ -581,30 +481,18 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
 
 @dataclass(frozen=True)
 class Standing:
-    """How far an evaluation is.
+    """How far an evaluation is."""
 
-    Attributes:
-        played: The episodes that count, each with its row as it is now.
-        to_grade: Episodes to be graded again, each with the row as it is now: its gold is another one, or it has
-            no grade yet (these count meanwhile).
-        missing: Questions that are to be played.
-        corrected: How many of these were played, when their rows asked something else.
-    """
-
-    played: tuple[Record, ...]
+    played: tuple[Record, ...]  # the episodes that count, each with its row as it is now
+    # episodes to be graded again, each with the row as it is now: its gold is another one, or it has no grade yet
+    # (these count meanwhile)
     to_grade: tuple[tuple[Record, VideoQA], ...]
-    missing: tuple[VideoQA, ...]
-    corrected: int
+    missing: tuple[VideoQA, ...]  # questions that are to be played
+    corrected: int  # how many of these were played, when their rows asked something else
 
 
 def standing(rows: Sequence[VideoQA], records: Sequence[Record], *, judged: bool = False) -> Standing:
-    """How far an evaluation is: an episode counts only for the row that it was played and graded by.
-
-    Args:
-        rows: The questions.
-        records: What its folder holds, each question once.
-        judged: Whether there is a judge, so that what has no grade yet may get one.
-    """
+    """How far an evaluation is: an episode counts only for the row that it was played and graded by."""
     found = {key_of(record.qa): record for record in records}
     asked = [(found.get(key_of(qa)), qa) for qa in rows]
     good = [(record, qa) for record, qa in asked if record is not None and same_question(record.qa, qa)]
@@ -626,11 +514,7 @@ def ungraded(record: Record) -> bool:
 
 
 def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
-    """Play what a part's folder lacks, and write its report.
-
-    Raises:
-        SetupError: The folder belongs to another evaluation, or another process plays it.
-    """
+    """Play what a part's folder lacks, and write its report."""
     claim_folder(part.folder, job.identity(part))
     records, torn = finished(part.folder)
     for problem in torn:
@@ -650,18 +534,7 @@ def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
 
 
 def grade_anew(plan: Plan, now: Standing, engine: LocalEngine) -> list[Failure]:
-    """Grade recorded episodes again, with a progress bar.
-
-    Args:
-        plan: Of the part.
-        now: Which episodes it is.
-
-    Returns:
-        See :func:`~agentic_video.evaluation.runner.grade_again`.
-
-    Raises:
-        SetupError: Another process plays the same.
-    """
+    """Grade recorded episodes again, with a progress bar."""
     corrected = sum(not same_gold(record.qa, qa) for record, qa in now.to_grade)
     if corrected:
         print(f"{corrected} rows have another answer than they had: graded again", file=sys.stderr)
@@ -672,15 +545,7 @@ def grade_anew(plan: Plan, now: Standing, engine: LocalEngine) -> list[Failure]:
 
 
 def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> None:
-    """Play questions, with a progress bar.
-
-    Args:
-        plan: Of the part.
-        now: Which questions are missing.
-
-    Raises:
-        SetupError: Another process plays the same, a shard died, or no first view fits its budgets.
-    """
+    """Play questions, with a progress bar."""
     if now.missing:
         first = FirstViews(job.rows, now.played)
         require_model(job.options.model)
@@ -699,11 +564,7 @@ def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> No
 
 
 def report_part(job: Job, part: Part, not_graded: Sequence[Failure] = ()) -> PartResult:
-    """Write and print a part's report, over the questions that were asked for.
-
-    Args:
-        not_graded: Episodes that couldn't be graded again.
-    """
+    """Write and print a part's report, over the questions that were asked for."""
     wanted, benchmark = job.keys, job.options.benchmark_name
     records = standing(job.rows, finished(part.folder)[0]).played
     played = {key_of(record.qa) for record in records}

@@ -23,11 +23,7 @@ def unfit(record: Record) -> bool:
 
 
 def remedy(ends: Sequence[EndReason]) -> str:
-    """What to change, in a few words.
-
-    Args:
-        ends: Of episodes whose first views didn't fit.
-    """
+    """What to change, in a few words."""
     keys = [key for end, key in ROOM.items() if end in ends]
     return f"raise {'; '.join(keys)}; or show fewer or smaller frames"
 
@@ -41,12 +37,7 @@ class FirstViews:
 
     Of each of the first :data:`FIRST_VIDEOS` videos one question is waited for, whichever episodes end before it: those
     that don't fit end soonest. One that fits, of whatever video, lets it go on. Data of fewer videos are played to the
-    end.
-
-    Args:
-        rows: All questions of the evaluation.
-        before: Episodes that were played earlier.
-    """
+    end."""
 
     def __init__(self, rows: Sequence[VideoQA], before: Sequence[Record]):
         first: dict[str, VideoQA] = {}
@@ -63,11 +54,7 @@ class FirstViews:
             self.look(record)
 
     def look(self, one: Record | Failure) -> None:
-        """See what became of a question.
-
-        Raises:
-            NothingFits: It was the last of the first videos, and none of them fits.
-        """
+        """See what became of a question."""
         if isinstance(one, Failure):
             return
         if not unfit(one):

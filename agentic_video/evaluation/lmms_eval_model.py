@@ -54,26 +54,7 @@ def manifest() -> ModelManifest:
 
 
 class AgenticVideo(lmms):
-    """An agent that watches the video of each question.
-
-    Args:
-        recipe: Folder of a recipe.
-        model: Folder of a checkpoint, or address of an OpenAI-compatible server.
-        model_name: Its name there, where the server has several.
-        profile: ``cluster`` or ``laptop``.
-        engine: ``auto`` (a server for an address, else vLLM), ``chat``, ``vllm``, or the dotted path of a
-            :class:`~agentic_video.evaluation.backends.base.Backend` class.
-        tools: False: the same overview, and one turn, which must answer.
-        baseline: So many uniform frames and the question, in place of the agent; 0 for the agent.
-        baseline_prompt: What the baseline is asked to say: ``baseline``, ``baseline_cot`` or a file.
-        concurrency: Episodes at a time.
-        temperature: Of sampling; by default the recipe's for validation.
-        overrides: Hydra overrides of the recipe's config, with spaces in between.
-        kwargs: What lmms-eval hands to every model (batch size, device); not needed.
-
-    Raises:
-        SetupError: Something is missing; the message says what.
-    """
+    """An agent that watches the video of each question."""
 
     is_simple = True
 
@@ -207,14 +188,7 @@ class AgenticVideoChat(AgenticVideo):
 def question_of_messages(messages: Any, where: str) -> VideoQA:
     """A task's messages as a row: the texts of its user and its one video.
 
-    System messages are left out: they say how to think and to answer, and an agent's own prompt does.
-
-    Args:
-        messages: In lmms-eval's form, ``{"role", "content": [{"type": "text" | "video" | .., ..}]}``.
-
-    Raises:
-        SetupError: They hold something else than texts and the path of one video, or an answer.
-    """
+    System messages are left out: they say how to think and to answer, and an agent's own prompt does."""
     texts: list[str] = []
     videos: list[Any] = []
     try:
@@ -243,11 +217,7 @@ def _whole_video(part: Mapping[str, Any], where: str) -> Any:
 
 
 def question(text: str, visuals: Iterable[Any], where: str) -> VideoQA:
-    """A question of lmms-eval as a row: its text, with whatever options it spells out, and its video.
-
-    Raises:
-        SetupError: It isn't about one video file.
-    """
+    """A question of lmms-eval as a row: its text, with whatever options it spells out, and its video."""
     videos = list(visuals)
     if len(videos) != 1 or not isinstance(videos[0], str | os.PathLike):
         kinds = [type(visual).__name__ for visual in videos]

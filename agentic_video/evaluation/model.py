@@ -58,28 +58,17 @@ VLLM_NEVER = ("worker_extension_cls",)
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The model to evaluate; plain data, so that it can travel to other machines.
+    """The model to evaluate; plain data, so that it can travel to other machines."""
 
-    Attributes:
-        engine: What runs it: see :class:`ModelOptions`.
-        model: Folder of a checkpoint, its name on a hub, or the address of a server.
-        temperature: Of sampling; 0 takes the likeliest token.
-        top_p: Of sampling.
-        seed: Of sampling: with the question it gives each turn's own. Negative: turns have none.
-        vllm: Arguments of vLLM's engine.
-        chat: How to reach the server.
-        processor: Folder or name of the processor of a model behind a server; empty where it isn't needed.
-        template_kwargs: Variables for the model's chat template (``data.apply_chat_template_kwargs``).
-    """
-
-    engine: str
-    model: str
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-    vllm: Mapping[str, Any] = field(default_factory=dict)
-    chat: ChatConfig = field(default_factory=ChatConfig)
-    processor: str = ""
+    engine: str  # what runs it: see ModelOptions
+    model: str  # folder of a checkpoint, its name on a hub, or the address of a server
+    temperature: float = 0.0  # of sampling; 0 takes the likeliest token
+    top_p: float = 1.0  # of sampling
+    seed: int = 0  # of sampling: with the question it gives each turn's own. Negative: turns have none
+    vllm: Mapping[str, Any] = field(default_factory=dict)  # arguments of vLLM's engine
+    chat: ChatConfig = field(default_factory=ChatConfig)  # how to reach the server
+    processor: str = ""  # folder or name of the processor of a model behind a server; empty where it isn't needed
+    # variables for the model's chat template (`data.apply_chat_template_kwargs`)
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,30 +78,18 @@ SERVED = ("chat", "vllm-server")
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A model as a command names it.
+    """A model as a command names it."""
 
-    Attributes:
-        model: Folder of a checkpoint, its name on a hub, or the address of a server.
-        engine: What runs it: ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a
-            :class:`~agentic_video.evaluation.backends.base.Backend` class.
-        model_name: Its name on the server; empty where the server has one only.
-        temperature: Of sampling; None takes the recipe's ``val_kwargs``.
-        top_p: Likewise.
-        seed: See :class:`ModelSpec`.
-        concurrency: Most requests to a server at a time.
-        api_key_env: Environment variable that holds the server's key.
-        processor: Folder or name of the processor of a model behind a server. With ``vllm-server``, empty takes
-            what the server says it loaded; with ``chat`` it tells how the chat template begins replies.
-    """
-
-    model: str
-    engine: str
-    model_name: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int = 0
-    concurrency: int = 32
-    api_key_env: str = "OPENAI_API_KEY"
+    model: str  # folder of a checkpoint, its name on a hub, or the address of a server
+    engine: str  # what runs it: `chat`, `vllm`, `vllm-server`, or the dotted path of a Backend class
+    model_name: str = ""  # its name on the server; empty where the server has one only
+    temperature: float | None = None  # of sampling; None takes the recipe's `val_kwargs`
+    top_p: float | None = None  # likewise
+    seed: int = 0  # see ModelSpec
+    concurrency: int = 32  # most requests to a server at a time
+    api_key_env: str = "OPENAI_API_KEY"  # environment variable that holds the server's key
+    # folder or name of the processor of a model behind a server. With `vllm-server`, empty takes what the server says
+    # it loaded; with `chat` it tells how the chat template begins replies
     processor: str = ""
 
 
@@ -122,16 +99,7 @@ def is_address(model: str) -> bool:
 
 
 def engine_of(model: str, asked: str, option: str = "--model") -> str:
-    """What runs a model: a server for an address, else vLLM, unless something else is asked for.
-
-    Args:
-        model: See :class:`ModelOptions`.
-        asked: ``auto``, ``chat``, ``vllm``, or the dotted path of a class, which knows itself what it takes.
-        option: How messages call the option that names the model.
-
-    Raises:
-        SetupError: The model isn't there, or isn't what was asked for.
-    """
+    """What runs a model: a server for an address, else vLLM, unless something else is asked for."""
     if "." in asked:
         return asked
     if asked not in ("auto", "vllm", *SERVED):
@@ -147,15 +115,7 @@ def engine_of(model: str, asked: str, option: str = "--model") -> str:
 
 
 def require_checkpoint(model: str, engine: str, option: str = "--model") -> None:
-    """Make sure that an engine in this process can load a model, as far as its name and its folder tell.
-
-    Args:
-        option: How messages call the option that names the model.
-
-    Raises:
-        SetupError: It is an address, a file, or a folder without weights in Hugging Face's format; or it is a model
-            of text alone.
-    """
+    """Make sure that an engine in this process can load a model, as far as its name and its folder tell."""
     if is_address(model):
         raise SetupError(f"--engine {engine} needs the folder of a checkpoint, and {option} is an address: {model}")
     folder = Path(model)
@@ -188,16 +148,7 @@ def _check_sees(config: Path, named: str) -> None:
 
 
 def check_taught(model: str, system: System, option: str = "--model") -> None:
-    """Make sure that a tiny model of the synthetic world speaks a system's grammar; of others nothing is known.
-
-    Args:
-        model: Folder of a checkpoint; a name or an address passes.
-        system: That it is to play.
-        option: How messages call what names the model.
-
-    Raises:
-        SetupError: It was taught another system.
-    """
+    """Make sure that a tiny model of the synthetic world speaks a system's grammar; of others nothing is known."""
     try:
         taught = json.loads((Path(model) / "config.json").read_text(encoding="utf-8")).get(TAUGHT)
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -211,11 +162,7 @@ def check_taught(model: str, system: System, option: str = "--model") -> None:
 
 
 def cached_config(model: str) -> Path | None:
-    """The ``config.json`` of a model in the hub's cache; None where it isn't there.
-
-    Args:
-        model: Its name on the hub.
-    """
+    """The ``config.json`` of a model in the hub's cache; None where it isn't there."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(model, "config.json")
@@ -223,11 +170,7 @@ def cached_config(model: str) -> Path | None:
 
 
 def has_cached_weights(model: str) -> bool:
-    """Whether the hub's cache has weights of a model, in whichever format.
-
-    Args:
-        model: Its name on the hub.
-    """
+    """Whether the hub's cache has weights of a model, in whichever format."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -236,15 +179,7 @@ def has_cached_weights(model: str) -> bool:
 
 
 def check_place(folder: Path, named: str) -> None:
-    """Make sure that what is named as a model isn't a file, or a folder which only has one further below.
-
-    Args:
-        folder: Where a model should be.
-        named: How messages name it.
-
-    Raises:
-        SetupError: It is; the message names the folder of the model.
-    """
+    """Make sure that what is named as a model isn't a file, or a folder which only has one further below."""
     if folder.is_file():
         raise SetupError(f"{named}: a file; name its folder")
     if _has_model(folder):
@@ -265,16 +200,7 @@ def _has_model(folder: Path) -> bool:
 
 def require_model(options: ModelOptions, option: str = "--model", name_option: str = "") -> None:
     """Make sure that a model can be had, before anything is read or made for it: that a server answers, or that a hub
-    has it.
-
-    Args:
-        options: The model.
-        option: How messages call the option that names it.
-        name_option: The same for the option of its name on a server, which is then looked up in the server's list.
-
-    Raises:
-        SetupError: It can't be had.
-    """
+    has it."""
     if options.engine in SERVED:
         found = list_models(options.model, options.api_key_env, option=option)
         if name_option and options.model_name:
@@ -292,12 +218,7 @@ def _require_hub_model(model: str, option: str) -> None:
 
 
 def hub_problem(model: str, timeout: float = 20.0) -> str:
-    """What stands in the way of a model of the hub, and what to do about it; empty where nothing does.
-
-    Args:
-        model: Its name on the hub.
-        timeout: Seconds.
-    """
+    """What stands in the way of a model of the hub, and what to do about it; empty where nothing does."""
     from huggingface_hub import is_offline_mode
 
     error = hub_error(model, timeout)
@@ -310,12 +231,7 @@ def hub_problem(model: str, timeout: float = 20.0) -> str:
 
 
 def hub_error(model: str, timeout: float) -> Exception | None:
-    """Why a model can't be had from the hub's cache or from the hub, as the hub's client says it; None where it can.
-
-    Args:
-        model: Its name on the hub.
-        timeout: Seconds.
-    """
+    """Why a model can't be had from the hub's cache or from the hub, as the hub's client says it; None where it can."""
     from huggingface_hub import HfApi
 
     try:
@@ -335,15 +251,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class ModelList:
-    """What a server says of its models.
+    """What a server says of its models."""
 
-    Attributes:
-        roots: What it loaded under each name; empty where it doesn't say. None where it answers, but has no list.
-        missing: Why there are no names, in a few words.
-    """
-
+    # what it loaded under each name; empty where it doesn't say. None where it answers, but has no list
     roots: Mapping[str, str] | None
-    missing: str = "it is empty"
+    missing: str = "it is empty"  # why there are no names, in a few words
 
     @property
     def names(self) -> list[str]:
@@ -358,17 +270,7 @@ def list_models(
     option: str = "--model",
     key_option: str = "--api-key-env",
 ) -> ModelList:
-    """Ask a server for its models.
-
-    Args:
-        key_env: Environment variable that holds its key; one that isn't set, where it asks for none.
-        timeout: Seconds.
-        option: How messages call the option that names the server.
-        key_option: The same for the option that names the variable.
-
-    Raises:
-        SetupError: Nothing answers there, it refuses the key, or it redirects; or the address or the key is none.
-    """
+    """Ask a server for its models."""
     if not is_address(base_url):
         raise SetupError(f"{option} {base_url}: no address of a server; name one as {_with_scheme(base_url)}")
     key = api_key(key_env)
@@ -409,14 +311,7 @@ def list_models(
 
 def warn_of_name(found: ModelList, base_url: str, named: str, name: str) -> None:
     """Say on standard error that a server doesn't list a model. That is no mistake for certain: some take names that
-    they don't list (an alias, an adapter that is loaded when it is asked for).
-
-    Args:
-        found: What the server says.
-        base_url: The server.
-        named: How the message calls what names the model, with the name.
-        name: Of the model.
-    """
+    they don't list (an alias, an adapter that is loaded when it is asked for)."""
     if found.names and name not in found.names:
         more = f" and {len(found.names) - 10} more" if len(found.names) > 10 else ""
         known = printable(", ".join(found.names[:10]) + more)
@@ -436,17 +331,7 @@ def _with_scheme(address: str) -> str:
 def served_model(
     base_url: str, key_env: str, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
 ) -> str:
-    """The name of the one model that a server has.
-
-    Args:
-        key_env: Environment variable that holds its key.
-        timeout: Seconds.
-        option: How messages call the option that names the server.
-        name_option: The same for the option that names the model.
-
-    Raises:
-        SetupError: The server can't be reached, or has several.
-    """
+    """The name of the one model that a server has."""
     found = list_models(base_url, key_env, timeout, option)
     names = found.names
     if not names:
@@ -457,14 +342,7 @@ def served_model(
 
 
 def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
-    """The model to evaluate, with the sampling of the recipe's validation unless the options say otherwise.
-
-    Args:
-        config: A recipe's, composed.
-
-    Raises:
-        SetupError: A server's model has no name and can't be asked for it.
-    """
+    """The model to evaluate, with the sampling of the recipe's validation unless the options say otherwise."""
     rollout = config.actor_rollout_ref.rollout
     recipe_temperature = float(rollout.val_kwargs.temperature) if rollout.val_kwargs.do_sample else 0.0
     spec = ModelSpec(
@@ -524,11 +402,7 @@ def _vllm_arguments(rollout: DictConfig) -> dict[str, Any]:
 
 
 def fit_images(spec: ModelSpec, most: int, clips: bool = False) -> ModelSpec:
-    """The model's settings with room for so many images in an episode.
-
-    Args:
-        clips: Whether they may come as clips.
-    """
+    """The model's settings with room for so many images in an episode."""
     if spec.engine != "vllm":
         return spec
     limit = dict(spec.vllm.get("limit_mm_per_prompt") or {})

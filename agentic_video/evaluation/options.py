@@ -22,21 +22,13 @@ SWEEPS = ("frames", "calls")
 
 @dataclass(frozen=True)
 class Variant:
-    """What plays: the agent, or something plainer to compare it with.
+    """What plays: the agent, or something plainer to compare it with."""
 
-    Attributes:
-        kind: ``agent``; ``no-tools``, the same overview and one turn, which must answer; or ``baseline``, evenly spaced
-            frames and the question.
-        frames: Of the baseline.
-        prompt: What the baseline is asked to say: name of a template, or a file.
-
-    Raises:
-        SetupError: There is no such prompt.
-    """
-
+    # `agent`; `no-tools`, the same overview and one turn, which must answer; or `baseline`, evenly spaced frames and
+    # the question
     kind: Literal["agent", "no-tools", "baseline"] = "agent"
-    frames: int = 0
-    prompt: str = PLAIN
+    frames: int = 0  # of the baseline
+    prompt: str = PLAIN  # what the baseline is asked to say: name of a template, or a file
 
     def __post_init__(self) -> None:
         try:
@@ -57,23 +49,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The same evaluation, once for each value.
+    """The same evaluation, once for each value."""
 
-    Attributes:
-        kind: ``frames`` of the first view, or most ``calls`` allowed.
-        values: Ascending, each once.
-    """
-
-    kind: str
-    values: tuple[int, ...]
+    kind: str  # `frames` of the first view, or most `calls` allowed
+    values: tuple[int, ...]  # ascending, each once
 
 
 def read_sweep(kind: str, text: str) -> Sweep:
-    """A sweep from its kind and its values, e.g. ``frames`` and ``8,16,32``.
-
-    Raises:
-        SetupError: The kind is unknown, or the values aren't numbers that it takes.
-    """
+    """A sweep from its kind and its values, e.g. ``frames`` and ``8,16,32``."""
     if kind not in SWEEPS:
         raise SetupError(f"--sweep {kind}: there are {' and '.join(SWEEPS)}, e.g. --sweep frames 8,16,32")
     try:
@@ -87,41 +70,23 @@ def read_sweep(kind: str, text: str) -> Sweep:
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """An evaluation.
+    """An evaluation."""
 
-    Attributes:
-        recipe: Folder of a recipe, resolved.
-        model: The model that plays.
-        data: Files of rows.
-        profile: The recipe's config: ``laptop`` or ``cluster``.
-        variant: What plays.
-        sweep: What is varied; None evaluates once.
-        benchmark: Name for the report, by which published numbers go; empty takes the first file's.
-        out: Folder of the evaluation; None takes one below the folder of all outputs.
-        limit: Only so many rows; 0 takes all.
-        concurrency: Episodes at a time, in each shard.
-        shards: Parallel processes, each with its own engine; None takes one for each GPU, or each group of them that
-            tensor parallelism needs.
-        overrides: Hydra overrides of the recipe's config.
-        checkpoint: Name of the released checkpoint that plays; empty for any other model.
-
-    Raises:
-        SetupError: An option makes no sense; the message names it.
-    """
-
-    recipe: Path
-    model: ModelOptions
-    data: tuple[Path, ...]
-    profile: str = "cluster"
-    variant: Variant = Variant()
-    sweep: Sweep | None = None
-    benchmark: str = ""
-    out: Path | None = None
-    limit: int = 0
-    concurrency: int = 32
+    recipe: Path  # folder of a recipe, resolved
+    model: ModelOptions  # the model that plays
+    data: tuple[Path, ...]  # files of rows
+    profile: str = "cluster"  # the recipe's config: `laptop` or `cluster`
+    variant: Variant = Variant()  # what plays
+    sweep: Sweep | None = None  # what is varied; None evaluates once
+    benchmark: str = ""  # name for the report, by which published numbers go; empty takes the first file's
+    out: Path | None = None  # folder of the evaluation; None takes one below the folder of all outputs
+    limit: int = 0  # only so many rows; 0 takes all
+    concurrency: int = 32  # episodes at a time, in each shard
+    # parallel processes, each with its own engine; None takes one for each GPU, or each group of them that tensor
+    # parallelism needs
     shards: int | None = None
-    overrides: tuple[str, ...] = ()
-    checkpoint: str = ""
+    overrides: tuple[str, ...] = ()  # hydra overrides of the recipe's config
+    checkpoint: str = ""  # name of the released checkpoint that plays; empty for any other model
 
     def __post_init__(self) -> None:
         check_overrides(self.overrides)
@@ -154,11 +119,7 @@ def checkpoints_folder(benchmark: str) -> Path:
 
 
 def check_files(paths: Sequence[Path], option: str) -> None:
-    """Make sure that an option's files are there.
-
-    Raises:
-        SetupError: One isn't; the message names the option.
-    """
+    """Make sure that an option's files are there."""
     for path in paths:
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no such file"

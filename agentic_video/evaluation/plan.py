@@ -19,26 +19,18 @@ ANSWER_TOKENS = 2_048
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a shard needs; plain data, so that it can travel to other machines.
+    """All that a shard needs; plain data, so that it can travel to other machines."""
 
-    Attributes:
-        folder: Where the journals are; all shards must see it.
-        limits: Token budgets of an episode.
-        concurrency: Episodes at a time.
-        provenance: Noted in every record.
-        score_timeout: Seconds that grading an episode may take, without what the judge takes.
-    """
-
-    folder: Path
+    folder: Path  # where the journals are; all shards must see it
     system: System
     model: ModelSpec
-    limits: TokenLimits
+    limits: TokenLimits  # token budgets of an episode
     frame_store: StoreConfig
     retrieval: RetrievalConfig
     judge: JudgeConfig
-    concurrency: int
-    provenance: Mapping[str, Any]
-    score_timeout: float = SCORE_TIMEOUT
+    concurrency: int  # episodes at a time
+    provenance: Mapping[str, Any]  # noted in every record
+    score_timeout: float = SCORE_TIMEOUT  # seconds that grading an episode may take, without what the judge takes
 
 
 def fit_limits(system: System, limits: TokenLimits) -> TokenLimits:

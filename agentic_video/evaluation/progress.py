@@ -11,15 +11,7 @@ from agentic_video.types.record import Record
 
 @contextmanager
 def progress(missing: int, before: Sequence[Record]) -> Iterator[Callable[[Record | Failure], None]]:
-    """Show a bar for as long as questions are played.
-
-    Args:
-        missing: Questions that are left to play.
-        before: Episodes that were played earlier; they count in the bar and in its accuracy.
-
-    Yields:
-        What is to be told of every question that was played, or couldn't be.
-    """
+    """Show a bar for as long as questions are played."""
     grades = [record.rewards["acc"] for record in before if "acc" in record.rewards]
     failed = 0
     with tqdm(total=len(before) + missing, initial=len(before), unit="episode", smoothing=0.05) as bar:

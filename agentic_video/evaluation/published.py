@@ -14,29 +14,18 @@ _SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
 
 @dataclass(frozen=True)
 class Published:
-    """A number from a paper.
+    """A number from a paper."""
 
-    Attributes:
-        paper: Whose number it is.
-        benchmark: As lmms-eval names it.
-        model: As the paper names it.
-        accuracy: Percent.
-        table: Where it stands.
-        frames: Mean frames of an episode, where given.
-        frame_tokens: Visual tokens that the paper counts as one frame, where ``frames`` is estimated from tokens.
-        calls: Most calls allowed, where the table varies them.
-        note: What to mind.
-    """
-
-    paper: str
-    benchmark: str
-    model: str
-    accuracy: float
-    table: str
-    frames: float | None = None
+    paper: str  # whose number it is
+    benchmark: str  # as lmms-eval names it
+    model: str  # as the paper names it
+    accuracy: float  # percent
+    table: str  # where it stands
+    frames: float | None = None  # mean frames of an episode, where given
+    # visual tokens that the paper counts as one frame, where `frames` is estimated from tokens
     frame_tokens: int | None = None
-    calls: int | None = None
-    note: str = ""
+    calls: int | None = None  # most calls allowed, where the table varies them
+    note: str = ""  # what to mind
 
 
 @cache

@@ -25,25 +25,15 @@ from agentic_video.utils.imports import make_importable
 
 @dataclass(frozen=True)
 class Stage:
-    """What the evaluation of one checkpoint takes.
+    """What the evaluation of one checkpoint takes."""
 
-    Attributes:
-        checkpoint: Which one.
-        folder: Of its evaluation.
-        left: Questions that are still to be played.
-        tokens: Most tokens of one episode, frames included.
-        said: Most of them that are generated.
-        turns: Most generations of an episode.
-        problem: Why it can't be evaluated; empty where it can.
-    """
-
-    checkpoint: Checkpoint
-    folder: Path
-    left: int = 0
-    tokens: int = 0
-    said: int = 0
-    turns: int = 0
-    problem: str = ""
+    checkpoint: Checkpoint  # which one
+    folder: Path  # of its evaluation
+    left: int = 0  # questions that are still to be played
+    tokens: int = 0  # most tokens of one episode, frames included
+    said: int = 0  # most of them that are generated
+    turns: int = 0  # most generations of an episode
+    problem: str = ""  # why it can't be evaluated; empty where it can
 
 
 def stage_of(
@@ -58,18 +48,7 @@ def stage_of(
     option: str = "--model",
     api_key_env: str = ModelOptions.api_key_env,
 ) -> Stage:
-    """What a checkpoint's evaluation takes; whatever is wrong with it is said in the stage.
-
-    Args:
-        folder: Of its evaluation.
-        rows: The questions.
-        engine: What will run its model.
-        profile: Of its recipe.
-        variant: What plays.
-        overrides: On top of the checkpoint's own.
-        option: How messages call what names its model.
-        api_key_env: Environment variable that holds its server's key.
-    """
+    """What a checkpoint's evaluation takes; whatever is wrong with it is said in the stage."""
     try:
         recipe = recipe_at(checkpoint.recipe)
         make_importable(recipe)
@@ -101,13 +80,7 @@ def stage_of(
 
 
 def plan_text(stages: Sequence[Stage], rows: Sequence[VideoQA], benchmark: str) -> str:
-    """What evaluating several checkpoints takes, as Markdown.
-
-    Args:
-        stages: Of all checkpoints.
-        rows: The questions.
-        benchmark: By whose name published numbers go.
-    """
+    """What evaluating several checkpoints takes, as Markdown."""
     able = [stage for stage in stages if not stage.problem]
     lines = [f"# Plan: {len(able)} of {len(stages)} checkpoints on {len(rows)} questions of {benchmark}", ""]
     header = ("checkpoint", "model", "weights", "left", "turns", "tokens", "generated", "published %")

@@ -165,13 +165,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def with_unplayed_wrong(found: Mapping[str, Any], ungraded: int, unplayed: int) -> float | None:
-    """An accuracy with the questions that weren't played as wrong; None where no episode was graded.
-
-    Args:
-        found: See :func:`accuracy`.
-        ungraded: Episodes without this grade.
-        unplayed: Questions that weren't played.
-    """
+    """An accuracy with the questions that weren't played as wrong; None where no episode was graded."""
     total = found["episodes"] + unplayed
     if not total or (ungraded and not found["episodes"]):
         return None
@@ -185,15 +179,9 @@ def figures(
 
     Accuracies are shares from 0 to 1: ``official`` by the system's own rule, ``robust`` by the shared rule for multiple
     choice. Questions that weren't played count in neither, be it that they failed or that their rows were left out;
-    ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong. ``headline`` is the one that belongs
-    beside published numbers (see :class:`~agentic_video.evaluation.suites.Headline`); its ``unplayed_wrong`` takes what
-    wasn't played as spread over tasks like what was. ``unfit`` counts the episodes whose first view fitted no budget.
-
-    Args:
-        records: What was played.
-        failures: Questions that couldn't be played.
-        left_out: Rows of the data files that are no questions.
-    """
+    ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong. ``headline`` compares with
+    published numbers (see :class:`~agentic_video.evaluation.suites.Headline`); its ``unplayed_wrong`` assumes that what
+    wasn't played is spread over tasks like the rest. ``unfit`` counts episodes whose first view fitted no budget."""
     official, robust = accuracy(records), accuracy(records, "acc_robust")
     graded = official["episodes"]
     unplayed = len(failures) + sum(one.asked for one in left_out)
@@ -287,14 +275,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures: Sequence[Failure] = ()) -> str:
-    """The report as Markdown.
-
-    Args:
-        title: Its first line.
-        result: See :func:`figures`.
-        benchmark: Published numbers of this benchmark are shown beside.
-        failures: Some of them are named.
-    """
+    """The report as Markdown."""
     lines = [f"# {title}", "", _headline(result)]
     if counts := result["unfit"]:
         shown, what = f"{sum(counts.values())} of {result['episodes']}", remedy([EndReason(end) for end in counts])
@@ -404,12 +385,7 @@ def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Publishe
 
 
 def mean_frames(result: Mapping[str, Any], frame_tokens: int | None = None) -> str:
-    """Mean frames of an episode as a table shows them.
-
-    Args:
-        result: See :func:`figures`.
-        frame_tokens: Visual tokens that count as one frame; None counts the frames that were shown.
-    """
+    """Mean frames of an episode as a table shows them."""
     values = result["per_episode"].get("visual_tokens" if frame_tokens else "frames")
     return f"{values['mean'] / (frame_tokens or 1):.1f}" if values else "-"
 
@@ -467,11 +443,7 @@ def write_report(
     failures: Sequence[Failure] = (),
     left_out: Sequence[LeftOut] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Write ``report.json`` and ``report.md`` into an evaluation's folder.
-
-    Returns:
-        The figures, and the text.
-    """
+    """Write ``report.json`` and ``report.md`` into an evaluation's folder."""
     result = figures(records, failures, left_out)
     text = report_text(title, result, benchmark, failures)
     write_whole(folder / "report.json", [json.dumps(result, indent=2) + "\n"])

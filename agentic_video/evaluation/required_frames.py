@@ -22,11 +22,7 @@ MOST = 16
 
 
 def required_frames(right: Mapping[int, bool]) -> int | None:
-    """The MRFS of a question; None where it is undefined.
-
-    Args:
-        right: Whether the answer is right, by the number of frames from 0 to ``MOST``.
-    """
+    """The MRFS of a question; None where it is undefined."""
     if right[0]:
         return 0
     if not right[MOST]:
@@ -43,23 +39,14 @@ def required_frames(right: Mapping[int, bool]) -> int | None:
 
 @dataclass(frozen=True)
 class RequiredFrames:
-    """The MRFS of a model over some questions.
+    """The MRFS of a model over some questions."""
 
-    Attributes:
-        questions: Those that are graded with every number of frames.
-        without: Share that is answered without frames.
-        never: Share that isn't answered with ``MOST``, whose MRFS is undefined.
-        mean: Of the others; None where there are none.
-        error: Its standard error, clustered by video; None below two videos.
-        median: Of the same questions.
-    """
-
-    questions: int
-    without: float
-    never: float
-    mean: float | None
-    error: float | None
-    median: float | None
+    questions: int  # those that are graded with every number of frames
+    without: float  # share that is answered without frames
+    never: float  # share that isn't answered with `MOST`, whose MRFS is undefined
+    mean: float | None  # of the others; None where there are none
+    error: float | None  # its standard error, clustered by video; None below two videos
+    median: float | None  # of the same questions
 
     def __str__(self) -> str:
         shares = f"{self.without:.1%} answered without frames, {self.never:.1%} not with {MOST}"
@@ -70,14 +57,7 @@ class RequiredFrames:
 
 
 def measure(by_frames: Mapping[int, Sequence[Record]]) -> RequiredFrames | None:
-    """The MRFS of episodes that were played with each number of frames.
-
-    Args:
-        by_frames: Graded and other episodes by number of frames.
-
-    Returns:
-        The figures; None where a number from 0 to ``MOST`` is missing, or no question was graded with all.
-    """
+    """The MRFS of episodes that were played with each number of frames."""
     if not set(range(MOST + 1)) <= set(by_frames):
         return None
     graded = {

@@ -31,32 +31,22 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Failure:
-    """A question that couldn't be played.
+    """A question that couldn't be played."""
 
-    Attributes:
-        key: Which one.
-        error: Kind of the error and its message.
-    """
-
-    key: Key
-    error: str
+    key: Key  # which one
+    error: str  # kind of the error and its message
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A row of the data files that isn't played.
+    """A row of the data files that isn't played."""
 
-    Attributes:
-        reason: Why, in words that rows have in common.
-        message: Which row, and what is wrong with it.
-        asked: Whether the evaluation asked for it: a row that stands there twice is one question, and rows beyond
-            ``--limit`` are none.
-        submitted: Where answers aren't published, its data source and the id by which its answer is sent in.
-    """
-
-    reason: str
-    message: str
+    reason: str  # why, in words that rows have in common
+    message: str  # which row, and what is wrong with it
+    # whether the evaluation asked for it: a row that stands there twice is one question, and rows beyond `--limit`
+    # are none
     asked: bool = True
+    # where answers aren't published, its data source and the id by which its answer is sent in
     submitted: Key | None = None
 
 
@@ -67,11 +57,7 @@ SAME_ROW = "same row again"
 
 
 def left_out(problem: str, row: Any = None) -> LeftOut:
-    """A row that couldn't be read, by the message about it.
-
-    Args:
-        row: As its file has it, whatever it is.
-    """
+    """A row that couldn't be read, by the message about it."""
     video = re.search(r"field 'video': .*(no such file|file is empty|a folder; name)", problem, re.DOTALL)
     return LeftOut(NO_VIDEO if video else UNREADABLE, problem, submitted=_submitted(row))
 
@@ -116,11 +102,7 @@ def distinct(rows: Sequence[VideoQA]) -> tuple[list[VideoQA], list[str]]:
 def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:
     """Make the folder of an evaluation, or go on in one of the same settings.
 
-    What wasn't known of the folder's settings so far (:data:`KNOWN_LATER`) is from now on.
-
-    Raises:
-        SetupError: The folder holds an evaluation with other settings; the message names the first difference.
-    """
+    What wasn't known of the folder's settings so far (:data:`KNOWN_LATER`) is from now on."""
     files.claim_folder(folder, settings, SETTINGS_FILE, "an evaluation", KNOWN_LATER)
 
 
@@ -134,12 +116,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def same_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether two evaluations have the same settings, as far as both say (:data:`KNOWN_LATER`).
-
-    Args:
-        found: As a folder keeps them.
-        wanted: Plain data.
-    """
+    """Whether two evaluations have the same settings, as far as both say (:data:`KNOWN_LATER`)."""
     return files.difference(found, json.loads(json.dumps(wanted)), KNOWN_LATER) is None
 
 
@@ -218,19 +195,11 @@ def forget_failures(folder: Path) -> None:
 
 
 def journal(folder: Path, shard: int) -> AbstractContextManager[TextIO]:
-    """A shard's journal, open for appending (see :func:`agentic_video.utils.journal.open_journal`).
-
-    Raises:
-        SetupError: Another process has it open.
-    """
+    """A shard's journal, open for appending (see :func:`agentic_video.utils.journal.open_journal`)."""
     return files.open_journal(folder / f"episodes-{shard:03d}.jsonl", "evaluation")
 
 
 def append(file: TextIO, record: Record) -> None:
-    """Write a record; when this returns it is on disk.
-
-    Raises:
-        RecordError: It can't be written; the file is as before.
-    """
+    """Write a record; when this returns it is on disk."""
     write_record(file, record)
     files.settle(file)

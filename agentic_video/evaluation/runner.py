@@ -41,28 +41,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Played:
-    """A question's episodes and what they took.
+    """A question's episodes and what they took."""
 
-    Attributes:
-        attempts: All of them; the last one counts.
-        usage: Tokens of all attempts.
-        seconds: Of all attempts.
-    """
-
-    attempts: tuple[Trajectory, ...]
-    usage: Usage
-    seconds: float
+    attempts: tuple[Trajectory, ...]  # all of them; the last one counts
+    usage: Usage  # tokens of all attempts
+    seconds: float  # of all attempts
 
 
 async def play_question(
     context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0
 ) -> Played:
-    """Play a question as in evaluation, with every attempt that the system asks for.
-
-    Raises:
-        VideoError: The video can't be read.
-        EngineError: The engine failed.
-    """
+    """Play a question as in evaluation, with every attempt that the system asks for."""
     started = time.monotonic()
     policies: list[Policy] = []
 
@@ -81,12 +70,7 @@ async def play_question(
 
 
 async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0) -> Record:
-    """Play and grade a question.
-
-    Raises:
-        VideoError: The video can't be read.
-        EngineError: The engine failed.
-    """
+    """Play and grade a question."""
     played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
@@ -113,20 +97,7 @@ GRADES = ("acc", "acc_robust", *CAPTION_VALUES)
 async def grades(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
 ) -> dict[str, float]:
-    """Accuracies of an episode; one that can't be had is left out.
-
-    Args:
-        timeout: Seconds that the system's own rule may take.
-
-    Returns:
-        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`, captions),
-        ``acc_robust`` by the shared one, and the values of a caption
-        (:func:`~agentic_video.graders.captions.score_caption`).
-
-    Raises:
-        ArithmeticError: The system's own accuracy is no finite number.
-        TimeLimitError: It never came.
-    """
+    """Accuracies of an episode; one that can't be had is left out."""
     found: dict[str, float] = {}
     if qa.hidden:
         return found
@@ -146,11 +117,7 @@ async def grades(
 
 
 async def grade_caption(caption: str | None, qa: VideoQA, graders: Graders) -> dict[str, float]:
-    """Score a caption by its benchmark's procedure; an episode without one scores 0.
-
-    Raises:
-        EndpointError: There is no judge, or it gave no readable reply.
-    """
+    """Score a caption by its benchmark's procedure; an episode without one scores 0."""
     if not caption or not caption.strip():
         return zero_caption(qa)
     if graders.judge is None:
@@ -159,11 +126,7 @@ async def grade_caption(caption: str | None, qa: VideoQA, graders: Graders) -> d
 
 
 def visual_tokens(trajectory: Trajectory, side: int) -> int:
-    """Visual tokens of all shown images and clips, a clip's frames two for one.
-
-    Args:
-        side: Pixels along each side of one token.
-    """
+    """Visual tokens of all shown images and clips, a clip's frames two for one."""
     return sum(
         (math.ceil(len(shown.frames) / 2) if isinstance(shown, ClipRef) else 1)
         * max(1, round(shown.width / side))
@@ -179,16 +142,7 @@ async def play_rows(
     done: Callable[[Record | Failure], None],
     backend: Backend | None = None,
 ) -> None:
-    """Play rows, some at a time, and write each episode down as it ends.
-
-    Args:
-        shard: Number of the journal.
-        done: Told about every row; what it raises stops all of them.
-        backend: See :class:`EvalContext`.
-
-    Raises:
-        SetupError: Another process plays this shard.
-    """
+    """Play rows, some at a time, and write each episode down as it ends."""
     with journal(plan.folder, shard) as file:
         failed = (plan.folder / f"failures-{shard:03d}.jsonl").open("w", encoding="utf-8")
         with failed:
@@ -235,18 +189,7 @@ async def grade_again(
 ) -> list[Failure]:
     """Grade recorded episodes by what their rows say now, and write those down whose row or grade has changed.
 
-    No model is needed for it. The new records have the plan's revision, so that they count from then on.
-
-    Args:
-        episodes: Each with the row as it is now.
-        done: Told about every episode.
-
-    Returns:
-        Episodes that couldn't be graded, for another reason than that a judge gave no grade.
-
-    Raises:
-        SetupError: Another process plays this evaluation.
-    """
+    No model is needed for it. The new records have the plan's revision, so that they count from then on."""
     failed: list[Failure] = []
     source = FrameStore(plan.frame_store)
     try:

@@ -28,11 +28,7 @@ POLL_SECONDS = 1.0
 
 
 class Follower:
-    """Reads what shards add to their files.
-
-    Args:
-        folder: Where the files are; what they hold already is passed over.
-    """
+    """Reads what shards add to their files."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -65,11 +61,7 @@ class Follower:
 
 
 def count_shards(asked: int | None, model: ModelSpec) -> int:
-    """How many processes play: as many as asked, else one for each group of GPUs of this machine or Ray's cluster.
-
-    Args:
-        model: Its tensor parallelism says how many GPUs a process needs.
-    """
+    """How many processes play: as many as asked, else one for each group of GPUs of this machine or Ray's cluster."""
     if asked is not None or model.engine != "vllm":
         return asked or 1
     if os.environ.get("RAY_ADDRESS"):
@@ -130,15 +122,7 @@ def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
 
 
 def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callable[[Record | Failure], None]) -> None:
-    """Play rows in several Ray tasks, on the cluster at ``RAY_ADDRESS`` or on this machine.
-
-    Args:
-        done: Told about every row, as the journals grow: the folder must be one that all machines share. What it raises
-            stops all shards.
-
-    Raises:
-        SetupError: A shard died; what it had finished is kept.
-    """
+    """Play rows in several Ray tasks, on the cluster at ``RAY_ADDRESS`` or on this machine."""
     if not os.environ.get("RAY_ADDRESS") and "ray" not in sys.modules:  # Ray reads it when it is imported
         os.environ.update(own_token(os.environ))
     import ray

@@ -21,13 +21,7 @@ def submissions(
     question's published id. There is one for each data source with multiple-choice rows whose answers aren't published.
 
     An answer is read by the shared rule of multiple choice. One that names no option is :data:`UNANSWERED`, and so is a
-    question that couldn't be played, or whose row was left out (its video is missing, say).
-
-    Args:
-        records: What was played.
-        failures: Questions that couldn't be played.
-        left_out: Rows of the data files that are no questions.
-    """
+    question that couldn't be played, or whose row was left out (its video is missing, say)."""
     found: dict[str, dict[str, int]] = {}
     for record in records:
         if record.qa.hidden and record.qa.options:

@@ -19,29 +19,17 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Headline:
-    """The one number of a run that belongs beside those of papers.
+    """The one number of a run that belongs beside those of papers."""
 
-    Attributes:
-        name: ``accuracy`` over all questions, or the score that the benchmark's own report has in its place.
-        mean: A share from 0 to 1; None where there is none.
-        error: Its standard error, clustered by video; None below two videos.
-        episodes: How many count in it.
-        problem: Why it doesn't belong beside a paper's number after all; empty where it does.
-    """
-
-    name: str
-    mean: float | None
-    error: float | None
-    episodes: int
-    problem: str = ""
+    name: str  # `accuracy` over all questions, or the score that the benchmark's own report has in its place
+    mean: float | None  # a share from 0 to 1; None where there is none
+    error: float | None  # its standard error, clustered by video; None below two videos
+    episodes: int  # how many count in it
+    problem: str = ""  # why it doesn't belong beside a paper's number after all; empty where it does
 
 
 def headline(records: Sequence[Record]) -> Headline:
-    """The number of a run that belongs beside those of papers; episodes that weren't graded count nowhere.
-
-    Args:
-        records: Of one benchmark. Where they are of several data sources it is their accuracy.
-    """
+    """The number of a run that belongs beside those of papers; episodes that weren't graded count nowhere."""
     graded = [record for record in records if "acc" in record.rewards]
     sources = {record.qa.data_source.removesuffix("_subtitles") for record in graded}
     name = HEADLINES.get(sources.pop(), ACCURACY) if len(sources) == 1 else ACCURACY
@@ -80,20 +68,12 @@ def _by_words(records: Sequence[Record]) -> str:
 
 
 def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
-    """The scores of each data source that has some; episodes that weren't graded count nowhere.
-
-    Args:
-        records: Of any data sources.
-    """
+    """The scores of each data source that has some; episodes that weren't graded count nowhere."""
     return {source: scores for source, (scores, _) in _suites(records, errors=False).items()}
 
 
 def suite_figures(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """As :func:`suite_scores`, each score as ``mean`` with its standard ``error``, clustered by video (None below two).
-
-    Args:
-        records: Of any data sources.
-    """
+    """Scores by data source, each a ``mean`` with its standard ``error``, clustered by video (None below two)."""
     return {
         source: {name: {"mean": value, "error": errors[name]} for name, value in scores.items()}
         for source, (scores, errors) in _suites(records, errors=True).items()

@@ -15,30 +15,19 @@ from agentic_video.utils.errors import SetupError
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation of a sweep.
+    """One evaluation of a sweep."""
 
-    Attributes:
-        value: What was set.
-        frames: Mean frames of an episode.
-        accuracy: Share of right answers, or the score that the benchmark's report has in its place (M-Avg).
-        error: Standard error of it, where there is one.
-    """
-
-    value: int
-    frames: float
-    accuracy: float
-    error: float | None = None
+    value: int  # what was set
+    frames: float  # mean frames of an episode
+    accuracy: float  # share of right answers, or the score that the benchmark's report has in its place (M-Avg)
+    error: float | None = None  # standard error of it, where there is one
 
 
 def swept(system: System, kind: str, value: int) -> System:
     """The system with so many frames, or so many turns with a call at most.
 
     ``frames`` are those of the first view; where there is none, the most of one call. An episode may then show as many
-    more images as its first view has more.
-
-    Raises:
-        SetupError: The system can't be changed in this way; the message says what to do.
-    """
+    more images as its first view has more."""
     try:
         return with_calls(system, value) if kind == "calls" else with_frames(system, value)
     except ValueError as error:
@@ -55,11 +44,7 @@ def point(value: int, result: Mapping[str, Any]) -> Point | None:
 
 
 def folder_name(kind: str, curve: str, value: int) -> str:
-    """The folder of one value, below the sweep's.
-
-    Args:
-        curve: What plays, e.g. ``agent`` or ``baseline``: each is a curve of the picture.
-    """
+    """The folder of one value, below the sweep's."""
     return f"{kind}-{curve}-{value:03d}"
 
 
@@ -70,14 +55,7 @@ def read_curves(
     that the folder holds: a baseline's beside an agent's, say.
 
     A folder may also hold points of other checkpoints, or of other budgets. Of the sweep itself none is taken whose
-    settings aren't its own; another curve, whose model may be another one, is that of its latest evaluation.
-
-    Args:
-        out: The sweep's folder.
-        kind: Of the sweep.
-        curve: Its own, see :func:`folder_name`.
-        settings: What the folder of a value belongs to, if it is the sweep's; None for a value that it can't have.
-    """
+    settings aren't its own; another curve, whose model may be another one, is that of its latest evaluation."""
     found: dict[str, list[_Found]] = {}
     for folder in sorted(out.glob(f"{kind}-*-*")):
         name, _, value = folder.name.removeprefix(f"{kind}-").rpartition("-")
@@ -119,13 +97,7 @@ class _Found:
 def draw(
     kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file: Path, title: str | None = None
 ) -> None:
-    """Draw accuracy (percent) by mean frames of an episode, or by most calls allowed, as a PNG.
-
-    Args:
-        curves: Points by name, in order of what was set.
-        benchmark: By whose name published numbers go.
-        title: Of the picture; None takes the benchmark's name.
-    """
+    """Draw accuracy (percent) by mean frames of an episode, or by most calls allowed, as a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")

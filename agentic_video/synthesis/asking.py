@@ -27,38 +27,19 @@ MAX_TURN_CHARS = 6_000
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """A model behind an OpenAI-compatible server, as a command names it.
+    """A model behind an OpenAI-compatible server, as a command names it."""
 
-    Attributes:
-        url: Address of the server.
-        name: Name of the model there; empty where the server has one only.
-        api_key_env: Environment variable that holds the server's key.
-        timeout: Seconds for a reply.
-        concurrency: Most requests at a time.
-        temperature: Of sampling; 0 takes the likeliest token.
-        max_tokens: Most tokens of a reply; 0 leaves it to the server.
-    """
-
-    url: str
-    name: str = ""
-    api_key_env: str = "OPENAI_API_KEY"
-    timeout: float = ChatConfig.timeout
-    concurrency: int = 16
-    temperature: float = 0.0
-    max_tokens: int = ChatConfig.max_tokens
+    url: str  # address of the server
+    name: str = ""  # name of the model there; empty where the server has one only
+    api_key_env: str = "OPENAI_API_KEY"  # environment variable that holds the server's key
+    timeout: float = ChatConfig.timeout  # seconds for a reply
+    concurrency: int = 16  # most requests at a time
+    temperature: float = 0.0  # of sampling; 0 takes the likeliest token
+    max_tokens: int = ChatConfig.max_tokens  # most tokens of a reply; 0 leaves it to the server
 
 
 def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
-    """How to reach a server's model.
-
-    Args:
-        server: The model.
-        option: How messages call the option that names the server.
-        name_option: The same for the option that names the model.
-
-    Raises:
-        SetupError: The server can't be reached, or has several models.
-    """
+    """How to reach a server's model."""
     if server.name:
         found = list_models(server.url, server.api_key_env, option=option)  # it answers at least
         warn_of_name(found, server.url, f"{name_option} {server.name}", server.name)
@@ -74,17 +55,7 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
 
 
 async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> tuple[T, Usage]:
-    """A server's reply, read, and what it cost.
-
-    Args:
-        endpoint: The server.
-        messages: What is asked, as chat completions take it.
-        read: Reads the reply without what a reasoning model thought before it; raises
-            :class:`~agentic_video.graders.endpoint.UnreadableReply` to have it asked for again.
-
-    Raises:
-        EndpointError: No readable reply.
-    """
+    """A server's reply, read, and what it cost."""
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
         return read(spoken(text_of(choice))), Usage.of(choice)
@@ -95,17 +66,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
 async def ask_beside(
     backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message]
 ) -> tuple[str, Usage]:
-    """One reply beside an episode, without what a reasoning model thought before it, and what it cost.
-
-    Args:
-        backend: Who is asked.
-        system: Who is asked about; its stop texts and its ``reply_prefix`` don't count here: a reply may quote a call.
-        limits: Of the reply.
-        messages: What is asked.
-
-    Raises:
-        EngineError: There was no reply.
-    """
+    """One reply beside an episode, without what a reasoning model thought before it, and what it cost."""
     policy = backend.policy(system, limits)
     try:
         said = await policy.ask(AsideRequest(tuple(messages), limits.turn))

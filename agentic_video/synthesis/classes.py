@@ -27,27 +27,16 @@ DROPPED_WITHOUT = "dropped: base right, teacher wrong without tools"
 
 @dataclass(frozen=True)
 class Side:
-    """What one model did with a question, over all its samples.
+    """What one model did with a question, over all its samples."""
 
-    Attributes:
-        right: Whether more than half of its answers are right.
-        used_tools: Whether at least half of those episodes that agree with ``right`` called a tool.
-        samples: How many there are.
-        right_samples: How many of them are right.
-    """
-
-    right: bool
-    used_tools: bool
-    samples: int
-    right_samples: int
+    right: bool  # whether more than half of its answers are right
+    used_tools: bool  # whether at least half of those episodes that agree with `right` called a tool
+    samples: int  # how many there are
+    right_samples: int  # how many of them are right
 
 
 def side_of(records: Sequence[Record], right_from: float) -> Side | None:
-    """Sum a model's samples up; None where there are none, or one has no grade.
-
-    Args:
-        right_from: Grade from which an answer is right.
-    """
+    """Sum a model's samples up; None where there are none, or one has no grade."""
     if not records or any("acc" not in record.rewards for record in records):
         return None
     good = [record for record in records if record.rewards["acc"] >= right_from]
@@ -89,15 +78,7 @@ def set_sizes(
 ) -> tuple[dict[QuestionClass, int], dict[QuestionClass, int]]:
     """How many rows of each class go into the SFT set and into the RL set, none into both.
 
-    Where rows are scarce both sets shrink by one factor, so that all shares hold.
-
-    Args:
-        rows: Rows of each class.
-        usable: Those among them that have a trajectory to learn from.
-        sft: The SFT set.
-        rl: The RL set.
-        fill: Rather break the shares: take of each class what there is, up to what is wanted, SFT first.
-    """
+    Where rows are scarce both sets shrink by one factor, so that all shares hold."""
     if fill:
         learnt = {kind: min(sft.wanted(kind), usable.get(kind, 0)) for kind in CLASSES}
         return learnt, {kind: min(rl.wanted(kind), rows.get(kind, 0) - learnt[kind]) for kind in CLASSES}
@@ -114,51 +95,28 @@ def set_sizes(
 
 @dataclass(frozen=True)
 class SetOptions:
-    """How rows are classified, and the sets drawn.
+    """How rows are classified, and the sets drawn."""
 
-    Attributes:
-        right_from: Grade from which an answer is right.
-        slip: See :data:`Slip`.
-        sft: The SFT set.
-        rl: The RL set.
-        fill: See :func:`set_sizes`.
-        wrong_too: See :func:`demonstration`.
-        seed: Of the draw.
-    """
-
-    right_from: float = 1.0
-    slip: Slip = "drop"
-    sft: Quota = Quota(SFT_SIZE, SFT_SHARES)
-    rl: Quota = Quota(RL_SIZE, RL_SHARES)
-    fill: bool = False
-    wrong_too: bool = False
-    seed: int = 0
+    right_from: float = 1.0  # grade from which an answer is right
+    slip: Slip = "drop"  # see Slip
+    sft: Quota = Quota(SFT_SIZE, SFT_SHARES)  # the SFT set
+    rl: Quota = Quota(RL_SIZE, RL_SHARES)  # the RL set
+    fill: bool = False  # see set_sizes
+    wrong_too: bool = False  # see demonstration
+    seed: int = 0  # of the draw
 
 
 def demonstration(
     records: Sequence[Record], right_from: float, wrong_too: bool = False, played: System | None = None
 ) -> Record | None:
-    """The teacher's trajectory to learn from: the first right one that is worth imitating.
-
-    Args:
-        records: The teacher's, about one question.
-        right_from: Grade from which an answer is right.
-        wrong_too: Take a wrong one where none is right.
-        played: The system that the teacher played; None where its results are at hand, and nothing else.
-    """
+    """The teacher's trajectory to learn from: the first right one that is worth imitating."""
     good = [record for record in records if imitable(record.trajectory, played)]
     right = [record for record in good if record.rewards.get("acc", 0.0) >= right_from]
     return next(iter(right or (good if wrong_too else [])), None)
 
 
 def imitable(trajectory: Trajectory, played: System | None = None) -> bool:
-    """Whether an episode answered, without an illegal call, and its system finds no fault with it as a demonstration.
-
-    Args:
-        trajectory: The episode.
-        played: The system of that name; without it a packaged system's published constants count, and a system that
-            isn't packaged finds no fault.
-    """
+    """Return True for an answered episode without an illegal call in which its system finds no fault."""
     if trajectory.answer is None or trajectory.illegal_calls:
         return False
     system = played

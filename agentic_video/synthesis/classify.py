@@ -32,43 +32,23 @@ UNPLAYED = "not classified: an answer is missing or has no grade"
 
 @dataclass(frozen=True)
 class ClassifyOptions:
-    """Which rows are classified, and by whose answers. Each side either plays here or has results at hand.
+    """Which rows are classified, and by whose answers. Each side either plays here or has results at hand."""
 
-    Attributes:
-        job: Of the job; ``limit`` counts rows.
-        data: Parquet or jsonl files of rows; none takes the questions of ``base_results``.
-        base: The base model, which plays without tools.
-        base_results: Folders of evaluations of the base model; each is a sample.
-        base_frames: Show the base model so many uniform frames in the plain baseline's way; None plays the system
-            itself without its tools.
-        teacher: The teacher, which plays with tools.
-        teacher_results: Folders of evaluations of the teacher; each is a sample.
-        samples: Answers of each model that is played; the majority counts.
-        sets: How rows are classified, and the sets drawn.
-    """
-
-    job: JobOptions
-    data: tuple[Path, ...] = ()
-    base: TeacherOptions | None = None
-    base_results: tuple[Path, ...] = ()
+    job: JobOptions  # of the job; `limit` counts rows
+    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows; none takes the questions of `base_results`
+    base: TeacherOptions | None = None  # the base model, which plays without tools
+    base_results: tuple[Path, ...] = ()  # folders of evaluations of the base model; each is a sample
+    # show the base model so many uniform frames in the plain baseline's way; None plays the system itself without its
+    # tools
     base_frames: int | None = None
-    teacher: TeacherOptions | None = None
-    teacher_results: tuple[Path, ...] = ()
-    samples: int = 1
-    sets: SetOptions = field(default_factory=SetOptions)
+    teacher: TeacherOptions | None = None  # the teacher, which plays with tools
+    teacher_results: tuple[Path, ...] = ()  # folders of evaluations of the teacher; each is a sample
+    samples: int = 1  # answers of each model that is played; the majority counts
+    sets: SetOptions = field(default_factory=SetOptions)  # how rows are classified, and the sets drawn
 
 
 def classify(options: ClassifyOptions) -> Finished:
-    """Classify rows and draw the sets; the same options go on where a job was killed.
-
-    Returns:
-        Complete when every row is classified and no set is empty.
-
-    Raises:
-        SetupError: The job can't start.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config or a data file is wrong.
-    """
+    """Classify rows and draw the sets; the same options go on where a job was killed."""
     for side, model, folders in (
         ("base", options.base, options.base_results),
         ("teacher", options.teacher, options.teacher_results),
@@ -97,11 +77,7 @@ def classify(options: ClassifyOptions) -> Finished:
 
 
 def results_of(folders: Sequence[Path]) -> dict[QuestionKey, list[Record]]:
-    """The episodes of evaluations by question, one from each folder that has it.
-
-    Raises:
-        SetupError: A folder holds none.
-    """
+    """The episodes of evaluations by question, one from each folder that has it."""
     found: dict[QuestionKey, list[Record]] = defaultdict(list)
     for folder in folders:
         records, problems = finished(folder)
@@ -120,19 +96,7 @@ def write_sets(
     options: SetOptions,
     played: System | None = None,
 ) -> dict[str, Any]:
-    """Classify rows and write ``classified.jsonl``, ``sft.jsonl`` (records) and ``rl.jsonl`` (rows).
-
-    Args:
-        job: Where they are written.
-        rows: To classify.
-        results: For ``base`` and ``teacher``, the episodes by question.
-        options: The rules.
-        played: The system that the teacher played here, if it did (see :func:`~agentic_video.synthesis.classes.
-            demonstration`).
-
-    Returns:
-        Numbers for the report.
-    """
+    """Classify rows and write ``classified.jsonl``, ``sft.jsonl`` (records) and ``rl.jsonl`` (rows)."""
     verdicts: dict[QuestionKey, str] = {}
     demonstrations: dict[QuestionKey, Record] = {}
     lines = []

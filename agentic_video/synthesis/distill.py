@@ -57,27 +57,19 @@ Reply with the single word yes or the single word no."""
 
 @dataclass(frozen=True)
 class DistillOptions:
-    """What is distilled, and how.
+    """What is distilled, and how."""
 
-    Attributes:
-        job: Of the job; ``limit`` counts rows.
-        teacher: Who plays.
-        data: Parquet or jsonl files of rows.
-        samples: Episodes of each question.
-        min_acc: An answer graded at least this is right; below 1 for open-ended rows that are graded by degrees.
-        critic: A second model that rejects illogical paths; None does without.
-        team: How a team of teachers works, where the system is taught by one; None has a single teacher play.
-        templates: How often each of FrameThinker's reasoning templates is asked for, and kept only where it was
-            followed; None lets the teacher play freely.
-    """
-
-    job: JobOptions
-    teacher: TeacherOptions
-    data: tuple[Path, ...]
-    samples: int = 1
+    job: JobOptions  # of the job; `limit` counts rows
+    teacher: TeacherOptions  # who plays
+    data: tuple[Path, ...]  # parquet or jsonl files of rows
+    samples: int = 1  # episodes of each question
+    # an answer graded at least this is right; below 1 for open-ended rows that are graded by degrees
     min_acc: float = 1.0
-    critic: ServerOptions | None = None
+    critic: ServerOptions | None = None  # a second model that rejects illogical paths; None does without
+    # how a team of teachers works, where the system is taught by one; None has a single teacher play
     team: TeamOptions | None = None
+    # how often each of FrameThinker's reasoning templates is asked for, and kept only where it was followed; None
+    # lets the teacher play freely
     templates: TemplateMix | None = None
 
 
@@ -88,13 +80,7 @@ class _Item:
 
 
 def distill(options: DistillOptions) -> Finished:
-    """Distil; the same options go on where a job was killed.
-
-    Raises:
-        SetupError: The job can't start.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config or a data file is wrong.
-    """
+    """Distil; the same options go on where a job was killed."""
     check_files(options.data, "--data")
     teacher = prepare(options.teacher)
     teacher.check_samples(options.samples)
@@ -147,21 +133,13 @@ def _check_server(teacher: Teacher) -> None:
 
 
 def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
-    """The critic: a second model behind a server.
-
-    Raises:
-        SetupError: It isn't there, or is one of several.
-    """
+    """The critic: a second model behind a server."""
     chat = chat_config(server, "--critic", "--critic-model")
     return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.size_factor)
 
 
 def write_outputs(job: Job, options: JobOptions, title: str, more: Mapping[str, int] | None = None) -> str:
-    """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people.
-
-    Args:
-        more: Further numbers for the report.
-    """
+    """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people."""
     kept = job.write_rows("kept.jsonl", (one.result for _, one in job.results(kept=True) if one.result is not None))
     rejected = (one for _, one in job.results(kept=False) if one.result is not None)
     job.write_rows("rejected.jsonl", map(_noted, rejected))
@@ -203,15 +181,7 @@ async def _play(
 
 
 class Distiller:
-    """Plays and checks one episode after the other.
-
-    Args:
-        teacher: Who plays which system.
-        context: What the episodes share.
-        options: Of the distillation.
-        critic: Who is asked about verified paths, if anyone.
-        team: How the team of teachers works, if one plays.
-    """
+    """Plays and checks one episode after the other."""
 
     def __init__(
         self,
@@ -236,13 +206,7 @@ class Distiller:
             self._bank = ExperienceBank(self._experiences)
 
     async def play(self, item: _Item) -> Outcome:
-        """One episode, checked.
-
-        Raises:
-            VideoError: The video can't be read.
-            EngineError: The teacher or the critic gave no reply.
-            EndpointError: The answer couldn't be judged.
-        """
+        """One episode, checked."""
         qa, system = item.qa, self._teacher.system
         similar = self._bank.similar(qa, self._team.experiences) if self._team else []
         policy = self._policy(item, similar)

@@ -59,47 +59,25 @@ Reply with a JSON array of {count} objects and nothing else:
 
 @dataclass(frozen=True)
 class EnhanceOptions:
-    """About which videos questions are written, and how.
+    """About which videos questions are written, and how."""
 
-    Attributes:
-        job: Of the job; ``limit`` counts videos.
-        teacher: Who writes: a model that sees images.
-        failures: Files of rows that ``agentic-video mine`` wrote.
-        videos: Folders of videos, videos, or text files that list them.
-        data_source: Of the new rows.
-        existing: Files of rows whose questions aren't written again and whose videos are passed over.
-        questions: Questions for each video.
-        examples: Failures that the teacher is shown with a video.
-        frames: Evenly spaced frames that it is shown.
-        max_pixels: Most pixels of a frame.
-        rules: When a question is taken.
-        draw: Seed of the choice of examples.
-    """
-
-    job: JobOptions
-    teacher: ServerOptions
-    failures: tuple[Path, ...]
-    videos: tuple[Path, ...]
-    data_source: str
+    job: JobOptions  # of the job; `limit` counts videos
+    teacher: ServerOptions  # who writes: a model that sees images
+    failures: tuple[Path, ...]  # files of rows that `agentic-video mine` wrote
+    videos: tuple[Path, ...]  # folders of videos, videos, or text files that list them
+    data_source: str  # of the new rows
+    # files of rows whose questions aren't written again and whose videos are passed over
     existing: tuple[Path, ...] = ()
-    questions: int = 3
-    examples: int = 4
-    frames: int = 16
-    max_pixels: int = 200_704
-    rules: Rules = field(default_factory=Rules)
-    draw: int = 0
+    questions: int = 3  # questions for each video
+    examples: int = 4  # failures that the teacher is shown with a video
+    frames: int = 16  # evenly spaced frames that it is shown
+    max_pixels: int = 200_704  # most pixels of a frame
+    rules: Rules = field(default_factory=Rules)  # when a question is taken
+    draw: int = 0  # seed of the choice of examples
 
 
 def enhance(options: EnhanceOptions) -> Finished:
-    """Have questions written; the same options go on where a job was killed.
-
-    Returns:
-        Complete when every video was asked about and a row came out.
-
-    Raises:
-        SetupError: The job can't start.
-        RowError: A file of rows can't be read at all.
-    """
+    """Have questions written; the same options go on where a job was killed."""
     check_files(options.failures, "--failures")
     check_files(options.existing, "--existing")
     (failures, repeated), existing = distinct(questions_of(options.failures)), questions_of(options.existing)
@@ -144,15 +122,7 @@ def enhance(options: EnhanceOptions) -> Finished:
 
 
 def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Videos by name: those below folders, through links too, and those that text files list, one path a line.
-
-    Returns:
-        (name, absolute path), each once, in order; a name doesn't depend on where the folder is. And a message for each
-        line of a list whose file isn't there.
-
-    Raises:
-        SetupError: A path doesn't exist or is neither, there is no video, or two have the same name.
-    """
+    """Videos by name: those below folders, through links too, and those that text files list, one path a line."""
     found: dict[Path, str] = {}
     missing: list[str] = []
     for path in paths:
@@ -197,11 +167,7 @@ def _listed(path: Path) -> list[tuple[int, str]]:
 
 
 def questions_of(paths: Sequence[Path]) -> list[VideoQA]:
-    """The rows of files, their paths absolute; videos needn't be there. Bad rows are reported and left out.
-
-    Raises:
-        RowError: A file can't be read at all.
-    """
+    """The rows of files, their paths absolute; videos needn't be there. Bad rows are reported and left out."""
     rows, problems = [], []
     for path in paths:
         for where, raw in placed_rows(path):
@@ -302,17 +268,7 @@ def new_rows(
     data_source: str,
     teacher: str,
 ) -> Iterator[VideoQA]:
-    """The rows that replies give, in the order of the videos.
-
-    Args:
-        videos: By name.
-        outcomes: What the teacher said, by the video's name.
-        known: The questions that there are; new ones are added.
-        rules: When a question is taken.
-        faults: Counts what is left out, by reason.
-        data_source: Of the rows.
-        teacher: Who wrote them.
-    """
+    """The rows that replies give, in the order of the videos."""
     for name, path in videos:
         outcome = outcomes.get(name)
         if outcome is None:

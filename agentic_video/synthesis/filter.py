@@ -48,19 +48,12 @@ class FilterOptions:
 
 @dataclass(frozen=True)
 class Filtered:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        episodes: How many were looked at.
-        kept: How many were written.
-        questions: On how many questions.
-        left_out: How many were not, by reason.
-    """
-
-    episodes: int
-    kept: int
-    questions: int
-    left_out: Counter[str]
+    episodes: int  # how many were looked at
+    kept: int  # how many were written
+    questions: int  # on how many questions
+    left_out: Counter[str]  # how many were not, by reason
 
 
 def look_iou(record: Record) -> float | None:
@@ -93,14 +86,7 @@ def fault_of(record: Record, min_acc: float, min_iou: float) -> str | None:
 def kept_of(
     records: Iterable[Record], options: FilterOptions, kept: Counter[Question], left_out: Counter[str]
 ) -> Iterator[Record]:
-    """The episodes that are worth imitating, in their order.
-
-    Args:
-        records: Episodes.
-        options: See there.
-        kept: Counts them by question.
-        left_out: Counts the others by reason.
-    """
+    """The episodes that are worth imitating, in their order."""
     for record in records:
         fault = fault_of(record, options.min_acc, options.min_iou)
         question = question_of(record)
@@ -114,12 +100,7 @@ def kept_of(
 
 
 def filter_episodes(options: FilterOptions) -> Filtered:
-    """Write the episodes that are worth imitating.
-
-    Raises:
-        SetupError: There is nothing to read, or the output has another ending.
-        OSError: The output can't be written.
-    """
+    """Write the episodes that are worth imitating."""
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
     records = read_episodes(options.records, options.from_step, options.out)

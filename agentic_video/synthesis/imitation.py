@@ -9,14 +9,7 @@ from agentic_video.types.trajectory import Trajectory
 
 
 async def demonstration_score(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-    """The system's ``demonstration_score``, without the parts that only training has; by default its ``score``.
-
-    Raises:
-        EndpointError: An answer couldn't be judged.
-        PluginTypeError: The system returned something else than a ``Score``.
-        ArithmeticError: A number of it isn't finite.
-        TimeLimitError: It took too long.
-    """
+    """The system's ``demonstration_score``, without the parts that only training has; by default its ``score``."""
     name = "demonstration_score" if hasattr(system, "demonstration_score") else "score"
     score = await limited(getattr(system, name), trajectory, qa, graders)
     return plain_score(f"{type(system).__name__}.{name}", score)

@@ -36,11 +36,7 @@ NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
 def episode_files(paths: Sequence[Path]) -> list[Path]:
     """The files of trajectory records that paths name: themselves, or those of a run's or an evaluation's folder.
 
-    Each is there once, at its first place, however often and by whatever name paths lead to it.
-
-    Raises:
-        SetupError: A path doesn't exist, or a folder holds no episodes.
-    """
+    Each is there once, at its first place, however often and by whatever name paths lead to it."""
     files: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
@@ -62,17 +58,7 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
 def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = None) -> Iterator[Record]:
     """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
 
-    Bad lines are left out, and reported at the end.
-
-    Args:
-        paths: Files of records, or folders of runs or evaluations.
-        from_step: Only episodes from this step of the run on; 0: all.
-        out: The file that will be made of them, which can't be one of theirs.
-
-    Raises:
-        SetupError: A path can't be read, or would be written over (raised by the call); no record is left (raised at
-            the end).
-    """
+    Bad lines are left out, and reported at the end."""
     files = episode_files(paths)
     if out is not None:
         check_output(out, files)
@@ -103,16 +89,7 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
 
 
 def of_system(records: Iterable[Record], system: str, why: str) -> Iterator[Record]:
-    """A system's records, of which there must be one; the others are counted on stderr.
-
-    Args:
-        records: Of whatever systems.
-        system: Its name.
-        why: What a message says of it: why its records are asked for.
-
-    Raises:
-        SetupError: There was none, at the end.
-    """
+    """A system's records, of which there must be one; the others are counted on stderr."""
     found: Counter[str] = Counter()
     for record in records:
         found[record.trajectory.system] += 1
@@ -136,11 +113,7 @@ def _revisions(folder: Path) -> dict[Key, int]:
 
 
 class Counted(Iterator[T]):
-    """Passes things on.
-
-    Attributes:
-        count: How many there have been.
-    """
+    """Passes things on."""
 
     def __init__(self, items: Iterable[T]):
         self._items = iter(items)
@@ -154,15 +127,10 @@ class Counted(Iterator[T]):
 
 @dataclass(frozen=True)
 class Questions:
-    """What data files hold.
+    """What data files hold."""
 
-    Attributes:
-        rows: The questions, each once.
-        left_out: How many rows are none, or were there before.
-    """
-
-    rows: Sequence[VideoQA]
-    left_out: int = 0
+    rows: Sequence[VideoQA]  # the questions, each once
+    left_out: int = 0  # how many rows are none, or were there before
 
     def first(self, limit: int) -> "Questions":
         """So many of them from the start; all of them where the limit is 0."""
@@ -175,12 +143,7 @@ class Questions:
 
 
 def read_questions(paths: Sequence[Path]) -> Questions:
-    """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out.
-
-    Raises:
-        SetupError: A file isn't there.
-        RowError: A file can't be read at all.
-    """
+    """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out."""
     check_files(paths, "--data")
     rows, problems = load_rows(paths)
     rows, repeated = distinct(rows)

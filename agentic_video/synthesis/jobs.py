@@ -49,17 +49,11 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished item.
+    """A finished item."""
 
-    Attributes:
-        verdict: ``kept``, or in a few words why not: the report counts how often each was given.
-        result: Plain data (JSON) from which outputs are written; also of a rejected item, where it is of use.
-        usage: Tokens that it cost.
-    """
-
-    verdict: str = KEPT
-    result: Any = None
-    usage: Usage = field(default_factory=Usage)
+    verdict: str = KEPT  # `kept`, or in a few words why not: the report counts how often each was given
+    result: Any = None  # plain data (JSON) from which outputs are written; also of a rejected item, where it is of use
+    usage: Usage = field(default_factory=Usage)  # tokens that it cost
 
     @property
     def kept(self) -> bool:
@@ -68,19 +62,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What of a finished item is in memory; the rest is a line of the journal.
+    """What of a finished item is in memory; the rest is a line of the journal."""
 
-    Attributes:
-        verdict: Of its outcome.
-        usage: The same.
-        start: Where the line begins, in bytes.
-        size: How many it has.
-    """
-
-    verdict: str
-    usage: Usage
-    start: int
-    size: int
+    verdict: str  # of its outcome
+    usage: Usage  # the same
+    start: int  # where the line begins, in bytes
+    size: int  # how many it has
 
     @property
     def kept(self) -> bool:
@@ -101,43 +88,25 @@ class Prices:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a command says about its job; none of it changes a result, but for how many there are.
+    """What a command says about its job; none of it changes a result, but for how many there are."""
 
-    Attributes:
-        out: Folder of the job.
-        limit: Only the first so many inputs; 0 takes all.
-        concurrency: Items at a time.
-        prices: Of the tokens.
-    """
-
-    out: Path
-    limit: int = 0
-    concurrency: int = 16
-    prices: Prices = field(default_factory=Prices)
+    out: Path  # folder of the job
+    limit: int = 0  # only the first so many inputs; 0 takes all
+    concurrency: int = 16  # items at a time
+    prices: Prices = field(default_factory=Prices)  # of the tokens
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command tells when its job is done.
+    """What a command tells when its job is done."""
 
-    Attributes:
-        text: For people.
-        complete: Whether every item was done and every output holds something.
-        warning: What is missing, where that isn't in the text.
-    """
-
-    text: str
-    complete: bool
-    warning: str = ""
+    text: str  # for people
+    complete: bool  # whether every item was done and every output holds something
+    warning: str = ""  # what is missing, where that isn't in the text
 
 
 class Job:
-    """An open job (see :func:`open_job`).
-
-    Attributes:
-        folder: Where its files are.
-        failures: What couldn't be done in this run, and the error.
-    """
+    """An open job (see :func:`open_job`)."""
 
     def __init__(self, folder: Path, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
         self.folder = folder
@@ -153,19 +122,7 @@ class Job:
         """Do those of some items that aren't done yet, some at a time.
 
         A job may call this several times with new items; the order of all calls is the order of the outputs, and must
-        be the same at every start.
-
-        Args:
-            items: By key.
-            work: Does one. Whatever it raises makes the item a failed one.
-
-        Returns:
-            The outcomes of these items, those of earlier starts among them, in their order; none for a failed one.
-            Each is read from the journal when it is looked at.
-
-        Raises:
-            ValueError: An item's key was there before.
-        """
+        be the same at every start."""
         if repeated := next((key for key in items if key in self._items), None):
             raise ValueError(f"item {repeated}: its key was there before")
         self._items.update(dict.fromkeys(items))
@@ -226,20 +183,12 @@ class Job:
         )
 
     def finished(self, *, kept: bool | None = None) -> list[Key]:
-        """The finished items in input order.
-
-        Args:
-            kept: Only those that are kept, or only the others; None for all.
-        """
+        """The finished items in input order."""
         found = ((key, self._finished[key]) for key in self._items if key in self._finished)
         return [key for key, done in found if kept is None or done.kept == kept]
 
     def results(self, *, kept: bool | None = None) -> Iterator[tuple[Key, Outcome]]:
-        """What came of the finished items in input order, read from the journal one after the other.
-
-        Args:
-            kept: See :meth:`finished`.
-        """
+        """What came of the finished items in input order, read from the journal one after the other."""
         for key in self.finished(kept=kept):
             yield key, self._read(key)
 
@@ -266,14 +215,7 @@ class Job:
         return path
 
     def write_report(self, title: str, prices: Prices, more: Mapping[str, Any] | None = None) -> str:
-        """Write ``report.json``.
-
-        Args:
-            more: Further numbers by name; those that aren't structures are in the table too.
-
-        Returns:
-            A table for people.
-        """
+        """Write ``report.json``."""
         summary = {**self.summary(prices), **(more or {})}
         write_whole(self.folder / REPORT_FILE, [json.dumps(summary, indent=2) + "\n"])
         return table(title, summary)
@@ -320,16 +262,7 @@ class _Outcomes(Mapping[Key, Outcome]):
 
 @contextmanager
 def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[Job]:
-    """Start a job, or go on with the one that a folder holds.
-
-    Args:
-        settings: Plain data; all on which results depend. A folder goes on with the same ones only.
-        kind: What messages call the job, e.g. ``distillation``.
-        total: How many items there will be, for the progress bar; None counts those of each ``play``.
-
-    Raises:
-        SetupError: The folder holds a job with other settings, or another process is at it.
-    """
+    """Start a job, or go on with the one that a folder holds."""
     article = "an" if kind[0] in "aeiou" else "a"
     claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}", KNOWN_LATER)
     with (

@@ -22,17 +22,12 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class Spread:
-    """Distribution of a length over trajectories.
+    """Distribution of a length over trajectories."""
 
-    Attributes:
-        count: Trajectories that have it.
-        quantiles: The lengths that these shares of the trajectories don't exceed (:data:`SHARES`, as percent).
-    """
-
-    count: int
+    count: int  # trajectories that have it
     mean: float
     least: int
-    quantiles: Mapping[str, int]
+    quantiles: Mapping[str, int]  # the lengths that these shares of the trajectories don't exceed (SHARES, as percent)
     most: int
 
 
@@ -47,12 +42,7 @@ def spread(values: Sequence[int]) -> Spread | None:
 
 
 def summarise(records: Iterable[Record]) -> dict[str, object]:
-    """Lengths of trajectories, and how many there are of each number of calls.
-
-    Returns:
-        ``trajectories``; ``said``, a :class:`Spread` of generated tokens; ``whole``, the same with prompt and images,
-        of the trajectories whose engine counted them; ``calls``, shares by the number of calls that were carried out.
-    """
+    """Lengths of trajectories, and how many there are of each number of calls."""
     said, whole, calls = list[int](), list[int](), Counter[int]()
     for record in records:
         trajectory = record.trajectory
@@ -106,12 +96,7 @@ class LengthOptions:
 
 
 def measure_lengths(options: LengthOptions) -> dict[str, object]:
-    """Measure episodes (see :func:`summarise`).
-
-    Raises:
-        SetupError: There is nothing to read.
-        OSError: The output can't be written.
-    """
+    """Measure episodes (see :func:`summarise`)."""
     summary = summarise(read_episodes(options.records, out=options.out))
     if options.out is not None:
         write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])

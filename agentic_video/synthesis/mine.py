@@ -35,18 +35,12 @@ MAX_ANSWER_CHARS = 300
 
 @dataclass(frozen=True)
 class Failed:
-    """A question that the agent mostly fails.
-
-    Attributes:
-        accuracy: Mean grade of its episodes, 0 to 1.
-        episodes: How many there are.
-        answers: The most frequent wrong answers, cut; without those episodes that ended without one.
-    """
+    """A question that the agent mostly fails."""
 
     qa: VideoQA
-    accuracy: float
-    episodes: int
-    answers: tuple[str, ...]
+    accuracy: float  # mean grade of its episodes, 0 to 1
+    episodes: int  # how many there are
+    answers: tuple[str, ...]  # the most frequent wrong answers, cut; without those episodes that ended without one
 
     def to_row(self) -> dict[str, Any]:
         """A row of the schema."""
@@ -56,19 +50,12 @@ class Failed:
 
 @dataclass
 class _Episodes:
-    """What is kept of a question's episodes.
+    """What is kept of a question's episodes."""
 
-    Attributes:
-        qa: As the last one asked it.
-        grades: Their sum.
-        count: How many there are.
-        wrong: How often each wrong answer was given.
-    """
-
-    qa: VideoQA
-    grades: float = 0.0
-    count: int = 0
-    wrong: Counter[str] = field(default_factory=Counter)
+    qa: VideoQA  # as the last one asked it
+    grades: float = 0.0  # their sum
+    count: int = 0  # how many there are
+    wrong: Counter[str] = field(default_factory=Counter)  # how often each wrong answer was given
 
     def add(self, record: Record, right_from: float) -> None:
         grade, answer = record.rewards["acc"], record.trajectory.answer
@@ -85,17 +72,7 @@ class _Episodes:
 def failed_questions(
     records: Iterable[Record], below: float, min_episodes: int = 1, right_from: float = 0.5
 ) -> tuple[list[Failed], Counter[str]]:
-    """The questions whose mean accuracy is low.
-
-    Args:
-        records: Episodes; those of a question are pooled, whatever step they are from.
-        below: A question is failed when its mean accuracy is below this.
-        min_episodes: A question with fewer graded episodes is left out.
-        right_from: An answer with a grade below this is a wrong one.
-
-    Returns:
-        The failed questions, the least accurate first, and how many episodes and questions were left out and why.
-    """
+    """The questions whose mean accuracy is low."""
     groups: dict[Question, _Episodes] = {}
     counts: Counter[str] = Counter()
     for record in records:
@@ -145,28 +122,16 @@ class MineOptions:
 
 @dataclass(frozen=True)
 class Mined:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        episodes: How many were looked at.
-        failed: How many questions are failed.
-        written: Those of them that were written.
-        left_out: How many episodes and questions were left out, by reason.
-    """
-
-    episodes: int
-    failed: int
-    written: tuple[Failed, ...]
-    left_out: Counter[str]
+    episodes: int  # how many were looked at
+    failed: int  # how many questions are failed
+    written: tuple[Failed, ...]  # those of them that were written
+    left_out: Counter[str]  # how many episodes and questions were left out, by reason
 
 
 def mine(options: MineOptions) -> Mined:
-    """Write the questions at which an agent fails, the least accurate first.
-
-    Raises:
-        SetupError: There is nothing to read, or the output has another ending.
-        OSError: The output can't be written.
-    """
+    """Write the questions at which an agent fails, the least accurate first."""
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
     records = Counted(read_episodes(options.records, options.from_step, options.out))

@@ -68,11 +68,7 @@ unclear - it cannot be told"""
 
 
 def read_evidence(reply: str) -> Evidence:
-    """The judge's word.
-
-    Raises:
-        UnreadableReply: The reply is anything but one of the three words.
-    """
+    """The judge's word."""
     word = reply.strip().strip(".*`\"'").lower()
     if word not in get_args(Evidence):
         raise UnreadableReply(f"unreadable verdict {reply[:40]!r}")
@@ -107,21 +103,12 @@ def _times(frames: Sequence[FrameRef]) -> dict[str, Any] | list[Any]:
 
 
 def well_formed(record: Record, played: System | None = None) -> bool:
-    """Whether an answer was come by as it should: in the system's grammar, without a refused call or another fault.
-
-    Args:
-        record: The episode.
-        played: See :func:`~agentic_video.synthesis.classes.imitable`.
-    """
+    """Whether an answer was come by as it should: in the system's grammar, without a refused call or another fault."""
     return record.rewards.get("format", 1.0) == 1.0 and imitable(record.trajectory, played)
 
 
 def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected, formed: bool = True) -> str | None:
-    """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does.
-
-    Args:
-        formed: Whether it is :func:`well_formed`; another one is never desirable.
-    """
+    """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does."""
     if trajectory.end in NO_FAULT_OF_ITS_OWN:
         return "ended by an error"
     if trajectory.answer is None:
@@ -147,14 +134,7 @@ def with_evidence(evidence: Evidence, right: bool, rejected: Rejected, formed: b
 
 
 def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tuple[int, int]:
-    """How many of each kind to take, so that the share holds and as few as possible are left out.
-
-    Args:
-        desirable: How many there are.
-        undesirable: The same.
-        share: Of desirable ones, above 0 and below 1.
-        size: Most trajectories; 0 for no bound.
-    """
+    """How many of each kind to take, so that the share holds and as few as possible are left out."""
     total = min(desirable / share, undesirable / (1 - share))
     total = min(total, size) if size > 0 else total
     # Where a kind is scarce all of it is taken, and the other is rounded.
@@ -163,46 +143,23 @@ def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tu
 
 @dataclass(frozen=True)
 class PreferenceOptions:
-    """Which episodes are labelled, and how.
+    """Which episodes are labelled, and how."""
 
-    Attributes:
-        job: Of the job; ``limit`` counts rows that are played.
-        judge: Who says whether an answer is a guess: a model that reads text.
-        records: Files of trajectory records, or folders of runs or evaluations.
-        player: Who plays ``data``; None where nothing is played.
-        data: Parquet or jsonl files of rows to play, in place of or beside records.
-        samples: Episodes of each row that is played.
-        right_from: Accuracy from which an answer is right.
-        rejected: What is undesirable.
-        share: Of desirable trajectories, above 0 and below 1.
-        size: Most trajectories; 0 for no bound.
-        draw: Seed of their choice.
-    """
-
-    job: JobOptions
-    judge: ServerOptions
-    records: tuple[Path, ...] = ()
-    player: TeacherOptions | None = None
-    data: tuple[Path, ...] = ()
-    samples: int = 1
-    right_from: float = 0.5
-    rejected: Rejected = "wrong-or-guess"
-    share: float = SHARE
-    size: int = 0
-    draw: int = 0
+    job: JobOptions  # of the job; `limit` counts rows that are played
+    judge: ServerOptions  # who says whether an answer is a guess: a model that reads text
+    records: tuple[Path, ...] = ()  # files of trajectory records, or folders of runs or evaluations
+    player: TeacherOptions | None = None  # who plays `data`; None where nothing is played
+    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows to play, in place of or beside records
+    samples: int = 1  # episodes of each row that is played
+    right_from: float = 0.5  # accuracy from which an answer is right
+    rejected: Rejected = "wrong-or-guess"  # what is undesirable
+    share: float = SHARE  # of desirable trajectories, above 0 and below 1
+    size: int = 0  # most trajectories; 0 for no bound
+    draw: int = 0  # seed of their choice
 
 
 def label(options: PreferenceOptions) -> Finished:
-    """Label episodes; the same options go on where a job was killed.
-
-    Returns:
-        Complete when every episode was played and judged and there are both kinds.
-
-    Raises:
-        SetupError: The job can't start.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config or a data file is wrong.
-    """
+    """Label episodes; the same options go on where a job was killed."""
     if not 0 < options.share < 1:
         raise SetupError(f"--share {options.share:g}: KTO needs both kinds; choose a share above 0 and below 1")
     if bool(options.data) != bool(options.player):
@@ -233,12 +190,7 @@ def label(options: PreferenceOptions) -> Finished:
 
 
 def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], Finished]:
-    """Play the rows, in a job of its own below the folder: its episodes, and what it tells.
-
-    Raises:
-        SetupError: The job can't start.
-        ValueError: A data file is wrong.
-    """
+    """Play the rows, in a job of its own below the folder: its episodes, and what it tells."""
     teacher.check_samples(options.samples)
     questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
@@ -292,15 +244,7 @@ async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: Pr
 
 
 def write_labelled(job: Job, labels: Mapping[Key, Outcome], share: float, size: int, seed: int) -> dict[str, Any]:
-    """Write ``kto.jsonl``, records with ``provenance.label``; the numbers for the report.
-
-    Args:
-        job: Where it is written.
-        labels: The labelled episodes among them.
-        share: See :func:`mixture`.
-        size: See :func:`mixture`.
-        seed: Of the draw.
-    """
+    """Write ``kto.jsonl``, records with ``provenance.label``; the numbers for the report."""
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
     asked: Counter[str] = Counter()
     for key, outcome in labels.items():

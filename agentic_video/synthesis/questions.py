@@ -20,14 +20,10 @@ _YES_OR_NO = {"yes", "no", "true", "false"}
 
 @dataclass(frozen=True)
 class Rules:
-    """When a question of the teacher's is taken.
+    """When a question of the teacher's is taken."""
 
-    Attributes:
-        words: Most words of an answer.
-        near: Two questions about a video that share so much of their words (intersection over union) are the same.
-    """
-
-    words: int = 8
+    words: int = 8  # most words of an answer
+    # two questions about a video that share so much of their words (intersection over union) are the same
     near: float = 0.8
 
 

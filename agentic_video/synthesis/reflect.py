@@ -86,33 +86,19 @@ to the form described at the beginning, and never mention a record, an attempt o
 
 @dataclass(frozen=True)
 class ReflectOptions:
-    """Which failures are corrected, and by whom.
+    """Which failures are corrected, and by whom."""
 
-    Attributes:
-        job: Of the job; ``limit`` counts failures.
-        teacher: Who corrects.
-        rollouts: Files of trajectory records, or folders of runs or evaluations.
-        min_acc: An answer graded less than this is a failure.
-        keep: How much of an episode its correction follows; only for ``flaw`` is the teacher asked for one first.
-        loss: Whose turns have loss.
-    """
-
-    job: JobOptions
-    teacher: TeacherOptions
-    rollouts: tuple[Path, ...]
-    min_acc: float = 1.0
+    job: JobOptions  # of the job; `limit` counts failures
+    teacher: TeacherOptions  # who corrects
+    rollouts: tuple[Path, ...]  # files of trajectory records, or folders of runs or evaluations
+    min_acc: float = 1.0  # an answer graded less than this is a failure
+    # how much of an episode its correction follows; only for `flaw` is the teacher asked for one first
     keep: Kept = "flaw"
-    loss: Loss = "correction"
+    loss: Loss = "correction"  # whose turns have loss
 
 
 def reflect(options: ReflectOptions) -> Finished:
-    """Have failures corrected; the same options go on where a job was killed.
-
-    Raises:
-        SetupError: The job can't start, or there is no episode of the system.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config is wrong.
-    """
+    """Have failures corrected; the same options go on where a job was killed."""
     found = read_episodes(options.rollouts)
     teacher = prepare(options.teacher)
     own = of_system(found, teacher.system.name, "whose failures are corrected (--system, --recipe)")
@@ -168,15 +154,10 @@ async def failures(
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the teacher says went wrong.
+    """What the teacher says went wrong."""
 
-    Attributes:
-        turn: Number of the flawed turn, from 1.
-        flaw: In its words; empty where it wasn't asked.
-    """
-
-    turn: int
-    flaw: str
+    turn: int  # number of the flawed turn, from 1
+    flaw: str  # in its words; empty where it wasn't asked
 
 
 def read_diagnosis(reply: str, turns: Sequence[int]) -> Diagnosis | None:
@@ -200,13 +181,7 @@ class Reflector:
         self._retriever: Retriever | None = context.retriever()
 
     async def reflect(self, record: Record) -> Outcome:
-        """Diagnose, correct, check.
-
-        Raises:
-            VideoError: The video can't be read.
-            EngineError: The teacher gave no reply.
-            EndpointError: The answer couldn't be judged.
-        """
+        """Diagnose, correct, check."""
         failed, system = record.trajectory, self._teacher.system
         turns = correctable(failed, system.max_turns)
         if not turns:
@@ -297,15 +272,7 @@ def _same(again: Trajectory, before: Trajectory, count: int) -> bool:
 
 
 class PastPolicy:
-    """Says recorded turns, then lets a teacher go on, who is shown them as a record.
-
-    Args:
-        turns: What is said first.
-        policy: Who goes on; None ends the episode there.
-        going_on: What the teacher is told after the record.
-        prefix: The system's ``reply_prefix``, with which the turns' texts begin.
-        asides: What was said beside the turns.
-    """
+    """Says recorded turns, then lets a teacher go on, who is shown them as a record."""
 
     def __init__(
         self,
@@ -357,11 +324,7 @@ class PastPolicy:
         return await self._policy.ask(request)
 
     def quoted(self, count: int, after: str) -> tuple[Message, ...]:
-        """The opening with the first turns as a record behind it, frames included.
-
-        Args:
-            after: Text behind that.
-        """
+        """The opening with the first turns as a record behind it, frames included."""
         record: list[Part] = [ATTEMPT]
         for number, turn in enumerate(self._turns[:count], start=1):
             record.append(f"\n\nTurn {number}: {json.dumps(turn.text[:MAX_TURN_CHARS])}\n")

@@ -51,29 +51,17 @@ TOLD_BY_USER = "agentic_video.system.observation_role=user"
 
 @dataclass(frozen=True)
 class TeacherOptions:
-    """A teacher as a command names it.
+    """A teacher as a command names it."""
 
-    Attributes:
-        recipe: Folder of the recipe whose system is played.
-        profile: The recipe's config: ``laptop`` or ``cluster``.
-        model: The model; ``concurrency`` bounds the requests to a server.
-        timeout: Seconds for a server's reply.
-        max_tokens: Most tokens of a server's reply; None takes the recipe's ``max_turn_tokens``.
-        seeded: Whether samples are told apart by their seed: a server gets the model's plus the sample's number.
-        overrides: Hydra overrides of the recipe's config.
-        option: How messages call the option that names the model; its name on a server is ``<option>-name``.
-
-    Raises:
-        SetupError: An option makes no sense; the message names it.
-    """
-
-    recipe: Path
-    profile: str
-    model: ModelOptions
-    timeout: float = ChatConfig.timeout
-    max_tokens: int | None = None
+    recipe: Path  # folder of the recipe whose system is played
+    profile: str  # the recipe's config: `laptop` or `cluster`
+    model: ModelOptions  # the model; `concurrency` bounds the requests to a server
+    timeout: float = ChatConfig.timeout  # seconds for a server's reply
+    max_tokens: int | None = None  # most tokens of a server's reply; None takes the recipe's `max_turn_tokens`
+    # whether samples are told apart by their seed: a server gets the model's plus the sample's number
     seeded: bool = False
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # hydra overrides of the recipe's config
+    # how messages call the option that names the model; its name on a server is `<option>-name`
     option: str = "--teacher"
 
     def __post_init__(self) -> None:
@@ -83,19 +71,12 @@ class TeacherOptions:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A teacher with the system that it plays.
+    """A teacher with the system that it plays."""
 
-    Attributes:
-        settings: Of the recipe's config.
-        limits: Token budgets of an episode.
-        spec: The model.
-        seeded: Whether samples are told apart by their seed.
-    """
-
-    settings: Settings
-    limits: TokenLimits
-    spec: ModelSpec
-    seeded: bool = False
+    settings: Settings  # of the recipe's config
+    limits: TokenLimits  # token budgets of an episode
+    spec: ModelSpec  # the model
+    seeded: bool = False  # whether samples are told apart by their seed
 
     @property
     def system(self) -> System:
@@ -126,12 +107,7 @@ class Teacher:
         }
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
-        """What the episodes of this process share; made where its event loop runs.
-
-        Args:
-            folder: Of the job.
-            concurrency: Episodes at a time.
-        """
+        """What the episodes of this process share; made where its event loop runs."""
         plan = Plan(
             folder=folder,
             system=self.system,
@@ -154,23 +130,13 @@ class Teacher:
         return [ChatBackend(replace(self.spec, chat=one), side) for one in seeded]
 
     def check_samples(self, samples: int) -> None:
-        """Whether several samples of a question can differ.
-
-        Raises:
-            SetupError: They can't.
-        """
+        """Whether several samples of a question can differ."""
         if samples > 1 and self.spec.temperature == 0:
             raise SetupError("--samples says the same each time at temperature 0: set --temperature")
 
 
 def prepare(options: TeacherOptions) -> Teacher:
-    """The teacher that a command names.
-
-    Raises:
-        SetupError: Something is missing or doesn't exist.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config is wrong.
-    """
+    """The teacher that a command names."""
     make_importable(options.recipe)
     require_model(options.model, options.option, f"{options.option}-name")
     model = options.model
@@ -201,18 +167,7 @@ def samples_of(rows: Sequence[VideoQA], samples: int) -> dict[Key, tuple[VideoQA
 def sampler(
     teacher: Teacher, context: EvalContext, retriever: Retriever | None, samples: int, source: str
 ) -> Callable[[VideoQA, int], Awaitable[Record]]:
-    """Who plays and grades a sample of a question, as in evaluation.
-
-    Args:
-        teacher: The model.
-        context: Of the teacher's episodes.
-        retriever: For its tools.
-        samples: Of each question.
-        source: What records name as theirs.
-
-    Returns:
-        The record of a question's sample, by its number; raises what :func:`play_one` raises.
-    """
+    """Who plays and grades a sample of a question, as in evaluation."""
     contexts = [context.with_backend(backend) for backend in teacher.backends(context, samples)]
 
     async def play(qa: VideoQA, number: int) -> Record:

@@ -83,31 +83,20 @@ version."""
 
 @dataclass(frozen=True)
 class TeamOptions:
-    """How a team of teachers works.
+    """How a team of teachers works."""
 
-    Attributes:
-        thinker_rounds: Most times that a call is written again; 0 does without the thinker.
-        experiences: Past successes that the executor is shown; 0 does without the bank.
-        bank_round: The bank grows after each so many questions.
-    """
-
-    thinker_rounds: int = 2
-    experiences: int = 3
-    bank_round: int = 64
+    thinker_rounds: int = 2  # most times that a call is written again; 0 does without the thinker
+    experiences: int = 3  # past successes that the executor is shown; 0 does without the bank
+    bank_round: int = 64  # the bank grows after each so many questions
 
 
 @dataclass(frozen=True)
 class Experience:
-    """A past success.
-
-    Attributes:
-        turns: What was said in each turn.
-        summary: The teacher's own account of how it went about it; empty if it gave none.
-    """
+    """A past success."""
 
     qa: VideoQA
-    turns: tuple[str, ...]
-    summary: str = ""
+    turns: tuple[str, ...]  # what was said in each turn
+    summary: str = ""  # the teacher's own account of how it went about it; empty if it gave none
 
     @classmethod
     def of(cls, record: Record) -> "Experience":
@@ -117,11 +106,7 @@ class Experience:
 
 
 class ExperienceBank:
-    """Past successes, found by how similar their questions are (BM25).
-
-    Args:
-        experiences: In an order that a restart gives again: it decides between equally similar ones.
-    """
+    """Past successes, found by how similar their questions are (BM25)."""
 
     def __init__(self, experiences: Sequence[Experience] = ()):
         self._experiences = list(experiences)
@@ -172,11 +157,7 @@ def workflow_of(qa: VideoQA, sample: int) -> int:
 async def summarise(
     backend: Backend, system: System, limits: TokenLimits, trajectory: Trajectory, qa: VideoQA
 ) -> tuple[str, Usage]:
-    """Ask the teacher how a verified episode went about its question.
-
-    Returns:
-        The summary, cut to a fixed length and empty if there was no reply, and what it cost.
-    """
+    """Ask the teacher how a verified episode went about its question."""
     material = {"question": question_text(qa, "{letter}. {text}"), "turns": transcript(trajectory.turns)}
     messages = (Message("system", (SUMMARISE,)), Message("user", (json.dumps(material),)))
     try:
@@ -197,36 +178,16 @@ def read_review(reply: str) -> str | None:
 
 @dataclass
 class TeamNotes:
-    """What happened behind the recorded turns.
+    """What happened behind the recorded turns."""
 
-    Attributes:
-        reviews: Calls that the thinker looked at.
-        objections: How often it objected.
-        unclear: How often its reply was neither; the call was then carried out.
-        usage: What the thinker cost.
-    """
-
-    reviews: int = 0
-    objections: int = 0
-    unclear: int = 0
-    usage: Usage = field(default_factory=Usage)
+    reviews: int = 0  # calls that the thinker looked at
+    objections: int = 0  # how often it objected
+    unclear: int = 0  # how often its reply was neither; the call was then carried out
+    usage: Usage = field(default_factory=Usage)  # what the thinker cost
 
 
 class TeamPolicy:
-    """The executor with its thinker, as one :class:`agentic_video.rollout.policy.Policy`.
-
-    Args:
-        executor: Plays the episode.
-        backend: Whose model the thinker is.
-        system: The way of watching.
-        limits: Of the thinker's replies.
-        experiences: For the executor.
-        workflow: The executor's workflow hint.
-        rounds: Most times that a turn is written again; 0 does without the thinker.
-
-    Attributes:
-        notes: What happened so far.
-    """
+    """The executor with its thinker, as one :class:`agentic_video.rollout.policy.Policy`."""
 
     def __init__(
         self,

@@ -42,13 +42,9 @@ _TOLD = "How to go about this question: {guidance} Keep to this, and to the form
 
 @dataclass(frozen=True)
 class TemplateMix:
-    """Weights of the templates.
+    """Weights of the templates."""
 
-    Attributes:
-        weights: Of the templates, and of ``free``; not all are 0.
-    """
-
-    weights: Mapping[str, float]
+    weights: Mapping[str, float]  # of the templates, and of `free`; not all are 0
 
     def draw(self, qa: VideoQA, sample: int) -> str:
         """The template of an episode, the same each time; ``timestamp_grounded`` only where a clock time is named."""
@@ -61,11 +57,7 @@ class TemplateMix:
 
 
 def read_mix(text: str) -> TemplateMix:
-    """A mixture from its words, e.g. ``direct:1,single_pass:2,free:3``.
-
-    Raises:
-        SetupError: A name is unknown or there twice, or a weight is none.
-    """
+    """A mixture from its words, e.g. ``direct:1,single_pass:2,free:3``."""
     names, weights = (*GUIDANCE, FREE), dict[str, float]()
     for word in text.split(","):
         name, _, number = (part.strip() for part in word.partition(":"))
@@ -82,12 +74,7 @@ def read_mix(text: str) -> TemplateMix:
 
 
 class GuidedPolicy:
-    """A teacher that is told how to go about a question, as one :class:`agentic_video.rollout.policy.Policy`.
-
-    Args:
-        teacher: Plays the episode.
-        template: That it is to follow.
-    """
+    """A teacher that is told how to go about a question, as one :class:`agentic_video.rollout.policy.Policy`."""
 
     def __init__(self, teacher: Policy, template: Template):
         self._teacher, self._told = teacher, _TOLD.format(guidance=GUIDANCE[template])

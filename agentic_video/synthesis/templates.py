@@ -43,19 +43,12 @@ TITLES: dict[Template, str] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the report.
+    """One line of the report."""
 
-    Attributes:
-        count: Trajectories.
-        share: Of all trajectories, 0 to 1.
-        accuracy: Mean grade, 0 to 1; None where none of them has one.
-        calls: Mean number of calls that were carried out.
-    """
-
-    count: int
-    share: float
-    accuracy: float | None
-    calls: float
+    count: int  # trajectories
+    share: float  # of all trajectories, 0 to 1
+    accuracy: float | None  # mean grade, 0 to 1; None where none of them has one
+    calls: float  # mean number of calls that were carried out
 
 
 def template_of(trajectory: Trajectory) -> Template:
@@ -119,15 +112,7 @@ class _Tally:
 
 
 def summarise(records: Iterable[Record]) -> dict[str, object]:
-    """Count trajectories by template, and by number of actions.
-
-    Args:
-        records: Of FrameThinker, at least one.
-
-    Returns:
-        ``trajectories``, ``all`` (a :class:`Row`), ``templates`` (one for each name), ``actions`` (one for each number
-        of calls, as text).
-    """
+    """Count trajectories by template, and by number of actions."""
     every = _Tally()
     by_template = {name: _Tally() for name in get_args(Template)}
     by_calls: dict[int, _Tally] = defaultdict(_Tally)
@@ -175,12 +160,7 @@ class TemplateOptions:
 
 
 def count_templates(options: TemplateOptions) -> dict[str, object]:
-    """Count episodes by template (see :func:`summarise`).
-
-    Raises:
-        SetupError: There is nothing to read, or nothing of the system.
-        OSError: The output can't be written.
-    """
+    """Count episodes by template (see :func:`summarise`)."""
     records = of_system(
         read_episodes(options.records, out=options.out), METHODS["templates"], "whose templates these are"
     )

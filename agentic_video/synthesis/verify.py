@@ -12,31 +12,16 @@ from agentic_video.types.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found.
+    """What a check found."""
 
-    Attributes:
-        reason: ``kept``, or in a few words why not.
-        rewards: ``acc`` and ``format``, for the record.
-    """
-
-    reason: str
-    rewards: dict[str, float]
+    reason: str  # `kept`, or in a few words why not
+    rewards: dict[str, float]  # `acc` and `format`, for the record
 
 
 async def verify(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, least_acc: float = 1.0
 ) -> Verdict:
-    """Check an episode; of several reasons against it the first in this order counts.
-
-    Args:
-        least_acc: An answer of at least this accuracy is right; below 1 where answers are graded by degrees.
-
-    Raises:
-        EndpointError: An answer couldn't be judged.
-        PluginTypeError: The system returned something else than a ``Score``.
-        ArithmeticError: A number of it is no finite one.
-        TimeLimitError: The system's score never came.
-    """
+    """Check an episode; of several reasons against it the first in this order counts."""
     score = await demonstration_score(system, trajectory, qa, graders)
     fault = demonstration_fault(system, trajectory)
     if trajectory.answer is None:

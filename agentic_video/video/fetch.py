@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 PAUSES = (1.0, 5.0, 15.0, 30.0, 60.0)
 """Seconds between the tries of :meth:`FrameFetcher.fetch`. With the store's own time limit for each try they stay far
-below the time that other ranks wait (:data:`agentic_video.training.seams.patches.PATIENCE_SECONDS`)."""
+below the time that other ranks wait (:data:`agentic_video.training.engines.process_group.PATIENCE_SECONDS`)."""
 _TRANSIENT: frozenset[Reason] = frozenset({"timeout", "machine"})
 
 

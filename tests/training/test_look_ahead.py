@@ -1,4 +1,3 @@
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -6,13 +5,12 @@ import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
-from transformers import Qwen2VLImageProcessor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data
 
 from agentic_video.training.loop import agent_loop_manager
-from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
+from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager
 from agentic_video.training.ppo.trainer import VideoAgentTrainer
 from tests.config.configs import composed
 
@@ -35,7 +33,7 @@ def trainer(*overrides: str) -> VideoAgentTrainer:
 
 
 def numbers(*batches: Any) -> list[int]:
-    return [int(one) for batch in batches for one in batch["number"]]
+    return [int(item) for batch in batches for item in batch["number"]]
 
 
 @pytest.fixture
@@ -106,9 +104,9 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
     def worker(number: int) -> Any:
         return SimpleNamespace(
             generate_sequences=SimpleNamespace(
-                remote=lambda rows: got.append(("play", number, [one["id"] for one in rows["video_qa"]]))
+                remote=lambda rows: got.append(("play", number, [row["id"] for row in rows["video_qa"]]))
             ),
-            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [one["id"] for one in rows]))),
+            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [row["id"] for row in rows]))),
         )
 
     manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
@@ -125,15 +123,9 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
         assert [got.pop(-2)[:2], got.pop()[:2]] == [("play", 0), ("play", 1)]
     manager.generate_sequences(batch)
     manager.generate_sequences(more)
-    ids, others = ([str(number) for number in numbers(one)] for one in (batch, more))
+    ids, others = ([str(number) for number in numbers(item)] for item in (batch, more))
     dealt = [(1, ids[:2]), (0, ids[2:]), (0, others[:1]), (1, others[1:])]
     assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in dealt]
-
-
-def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
-    config = composed("videozoomer", "laptop", "data.train_files=none")
-    settings = SimpleNamespace(config=config, processor=SimpleNamespace(image_processor=Qwen2VLImageProcessor()))
-    assert asyncio.run(VideoAgentLoopWorker.prefetch(settings, [{"id": "no video"}])) == 0
 
 
 def test_more_questions_than_the_batch_are_played_from_the_start(

@@ -8,6 +8,7 @@ import pytest
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.training import plugin
+from agentic_video.training.seams.hooks import loudly
 
 
 def test_plugin_is_light() -> None:
@@ -28,7 +29,7 @@ def test_a_failing_hook_is_loud(capsys: pytest.CaptureFixture[str]) -> None:
         raise ValueError("no such thing")
 
     with pytest.raises(SystemExit, match="no such thing"):
-        plugin.loudly(broken)(sys)
+        loudly(broken)(sys)
     assert "Traceback" in capsys.readouterr().err
 
 

@@ -15,12 +15,12 @@ from tensordict import NonTensorStack, TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.core_algos import agg_loss
-from verl.trainer.ppo.v1 import replay_buffer as buffers
 
 from agentic_video.training.logs.episode_log import sampled_reward
 from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.loop.untrained import UNTRAINED, left_out, without_signal
-from tests.training.test_patches import replay_buffer_of
+from agentic_video.training.loop.outputs import UNTRAINED, without_signal
+from agentic_video.training.ppo.untrained import excluded_rows
+from tests.training.test_replay_buffer import ours
 from tests.training.test_trainer import make_trainer
 from tests.training.workers import make_worker
 
@@ -141,11 +141,28 @@ def test_a_batch_of_which_nothing_is_left_moves_nothing_and_fails_nothing(held: 
     assert held["a_0_0"]["response_mask"].tolist() == [1, 1]
 
 
+def test_the_kl_of_rewards_is_that_of_trained_rows(held: Held) -> None:
+    """Rows of KL 1 and 3, and two of padding: the mean is 2, of two rows, as an adaptive coefficient reads it."""
+    gaps = {"a_0_0": ([1, 1], [1.0, 1.0]), "a_1_0": ([1], [3.0]), "p_0_0": ([0], [9.0]), "q_0_0": ([0], [9.0])}
+    for key, (mask, gap) in gaps.items():
+        logs = {"old_log_probs": torch.tensor(gap), "ref_log_prob": torch.zeros(len(gap))}
+        held[key] = {**row(key[0], 0.0, mask), **logs}
+    tags = [{}, {}, {"is_padding": True}, {"is_padding": True}]
+    batch = KVBatchMeta(keys=list(held), tags=tags, partition_id="train")
+    keys = "algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=10"
+    trainer = make_trainer(*keys, "algorithm.kl_ctrl.kl_coef=0.1", "algorithm.kl_ctrl.target_kl=2.0")
+    metrics: dict[str, float] = {}
+    trainer._compute_advantage(batch, metrics)
+    assert metrics["actor/reward_kl_penalty"] == pytest.approx(2.0)
+    assert metrics["actor/reward_kl_penalty_coeff"] == trainer.kl_ctrl_in_reward.value == pytest.approx(0.1)
+    assert held["a_1_0"]["token_level_rewards"].tolist() == [pytest.approx(-0.3)]
+
+
 def test_verls_padding_is_none_of_it() -> None:
     keys = ["a_0_0", "a_1_0", "a_2_0", "pad1_0_0"]
     # verl copies the first row's tag
     tags = [LEFT_OUT, {}, {}, {**LEFT_OUT, "is_padding": True}]
-    out = left_out(keys, tags)
+    out = excluded_rows(keys, tags)
     assert (out.masked, out.still) == ((0,), ())
 
 
@@ -161,10 +178,10 @@ def test_no_row_is_both_and_lone_ones_are_found(rows: list[tuple[str, int, int, 
     tag = {(uid, session): untrained for uid, session, _, untrained in rows}
     keys = [f"{uid}_{session}_{part}" for uid, session, part, _ in rows]
     tags = [{UNTRAINED: tag[uid, session]} for uid, session, _, _ in rows]
-    out = left_out(keys, tags)
+    out = excluded_rows(keys, tags)
     assert not set(out.masked) & set(out.still)
     if not all(tag.values()):
-        assert set(out.masked) == {number for number, one in enumerate(tags) if one[UNTRAINED]}
+        assert set(out.masked) == {number for number, item in enumerate(tags) if item[UNTRAINED]}
         for number in out.still:
             uid = rows[number][0]
             others = {session: untrained for (whose, session), untrained in tag.items() if whose == uid}
@@ -188,7 +205,7 @@ def test_groups_without_signal(members: list[tuple[str, bool, float]], expected:
 
 def sampling_buffer(held: Held, groups: dict[str, list[tuple[float, bool]]]) -> Any:
     """A replay buffer that has the groups: of each rollout its metric, and whether it is untrained."""
-    buffer = replay_buffer_of("ReplayBuffer")
+    buffer = ours("ReplayBuffer")
     buffer.filter_groups_metric = "reward_key"
     for uid, rollouts in groups.items():
         buffer.finished_keys["train"].add(uid)
@@ -200,8 +217,6 @@ def sampling_buffer(held: Held, groups: dict[str, list[tuple[float, bool]]]) -> 
 
 
 def test_dynamic_sampling_looks_at_what_is_left(held: Held) -> None:
-    import verl  # noqa: F401 (loads the plugin)
-
     buffer = sampling_buffer(
         held,
         {
@@ -221,8 +236,6 @@ def test_dynamic_sampling_looks_at_what_is_left(held: Held) -> None:
 
 
 def test_dropped_groups_are_counted_by_reward_whatever_they_are_dropped_for(held: Held) -> None:
-    import verl  # noqa: F401 (loads the plugin)
-
     groups = {"right": [12_000.0, 14_000.0], "mixed": [12_000.0, 0.0], "wrong": [0.0, 0.0]}
     buffer = sampling_buffer(held, {uid: [(value, False) for value in values] for uid, values in groups.items()})
     buffer.filter_groups_metric = "acc"
@@ -246,7 +259,6 @@ def test_without_dynamic_sampling_nothing_is_looked_at(held: Held) -> None:
     buffer.filter_groups_metric = None
     held.clear()
     assert buffer._dapo_filtered_keys("train") == (set(), Counter())
-    assert buffers.ReplayBufferAsync._dapo_filtered_keys is buffers.ReplayBuffer._dapo_filtered_keys
 
 
 @pytest.mark.parametrize(("untrained", "validate"), [(True, False), (False, False), (True, True)])
@@ -280,7 +292,7 @@ def test_a_worker_tags_all_outputs(
     assert done == (["stored", tag] if untrained and not validate else ["stored"])
 
 
-def test_a_tag_goes_beside_those_that_are_there() -> None:
+def test_a_tag_is_added_to_existing_ones() -> None:
     """What transfer queue does with a second tag of a key."""
     from transfer_queue.metadata import BatchMeta
 

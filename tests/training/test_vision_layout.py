@@ -1,4 +1,5 @@
-from types import ModuleType
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import vision_utils
 
-from agentic_video.training.seams.vision_layout import laid_out_once
+from agentic_video.training.seams.vision_layout import cache_by_size
 
 NAMES = ("get_vision_position_ids", "get_vision_window_index", "get_vision_bilinear_indices_and_weights")
 MERGE, WINDOW, PATCH, SIDE = 2, 112, 14, 48
@@ -15,12 +16,16 @@ SIZES = st.tuples(st.integers(1, 3), *[st.integers(1, 12).map(lambda half: half 
 
 
 @pytest.fixture(scope="module")
-def patched() -> ModuleType:
-    module = ModuleType("modeling")
-    for name in NAMES:
-        setattr(module, name, getattr(vision_utils, name))
-    laid_out_once(module)
-    return module
+def patched() -> SimpleNamespace:
+    """The patched functions of both families' modules."""
+    found = {}
+    for family in ("qwen2_5_vl", "qwen3_vl"):
+        module = import_module(f"transformers.models.{family}.modeling_{family}")
+        copy = ModuleType(module.__name__)
+        vars(copy).update({name: vars(module)[name] for name in NAMES if hasattr(module, name)})
+        cache_by_size(copy)
+        found |= {name: vars(copy)[name] for name in NAMES if hasattr(copy, name)}
+    return SimpleNamespace(**found)
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -28,7 +33,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 @given(sizes=st.lists(SIZES, min_size=1, max_size=8))
-def test_pictures_are_laid_out_as_transformers_does(patched: ModuleType, sizes: list[tuple[int, int, int]]) -> None:
+def test_layouts_are_those_of_transformers(patched: SimpleNamespace, sizes: list[tuple[int, int, int]]) -> None:
     """Twice: the second time from what is kept."""
     grids = torch.tensor(sizes)
     for _ in range(2):
@@ -40,27 +45,25 @@ def test_pictures_are_laid_out_as_transformers_does(patched: ModuleType, sizes: 
         assert equal(patched.get_vision_bilinear_indices_and_weights(grids, SIDE, MERGE), corners)
 
 
-def test_windows_by_hand(patched: ModuleType) -> None:
+def test_windows_by_hand(patched: SimpleNamespace) -> None:
     """Pictures of 4 x 2 tokens, in windows of 2 x 2: each is two windows of four tokens, which are sixteen patches."""
     index, ends = patched.get_vision_window_index(torch.tensor([[1, 8, 4]] * 2), MERGE, 2 * MERGE * PATCH, PATCH)
     assert index.tolist() == list(range(16))
     assert ends.tolist() == [0, 16, 32, 48, 64]
 
 
-def test_what_is_given_is_taken(patched: ModuleType) -> None:
+def test_what_is_given_is_taken(patched: SimpleNamespace) -> None:
     given_ids, more = torch.tensor([[7, 7]]), {"position_ids": torch.tensor([[7, 7]])}
     assert equal([patched.get_vision_position_ids(torch.tensor([[1, 2, 2]]), MERGE, kwargs=more)], [given_ids])
     assert more == {}
 
 
-def test_what_is_handed_out_can_be_written_to(patched: ModuleType) -> None:
+def test_what_is_handed_out_can_be_written_to(patched: SimpleNamespace) -> None:
     grid = torch.tensor([[1, 4, 4]])
     patched.get_vision_position_ids(grid, MERGE).fill_(9)
     assert equal([patched.get_vision_position_ids(grid, MERGE)], [vision_utils.get_vision_position_ids(grid, MERGE)])
 
 
-def test_a_model_s_module_without_windows_is_left_without() -> None:
-    module = ModuleType("modeling")
-    module.get_vision_position_ids = vision_utils.get_vision_position_ids  # type: ignore[attr-defined]
-    laid_out_once(module)
-    assert not hasattr(module, "get_vision_window_index")
+def test_a_module_without_these_functions_is_refused() -> None:
+    with pytest.raises(AttributeError):
+        cache_by_size(ModuleType("modeling_qwen3_vl"))

@@ -1,7 +1,7 @@
 import time
 from types import SimpleNamespace
 
-from agentic_video.training.vllm_plugin import sleep_between_messages
+from agentic_video.training.seams.vllm_sleep import sleep_between_messages
 
 
 class Condition:

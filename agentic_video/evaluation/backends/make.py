@@ -19,14 +19,7 @@ MAX_ERROR_CHARS = 400
 
 
 def backend_class(engine: str) -> type[Backend]:
-    """The class behind an engine; nothing is loaded but its module.
-
-    Args:
-        engine: ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a :class:`Backend` class.
-
-    Raises:
-        SetupError: There is no such class.
-    """
+    """The class behind an engine; nothing is loaded but its module."""
     module, _, name = BACKENDS.get(engine, engine).rpartition(".")
     try:
         found = getattr(import_module(module), name)
@@ -38,14 +31,7 @@ def backend_class(engine: str) -> type[Backend]:
 
 
 def make_backend(spec: ModelSpec, visual_token_side: int) -> Backend:
-    """The backend of a model; made where its event loop runs.
-
-    Args:
-        visual_token_side: Pixels along each side of one visual token, where the model doesn't say (a server).
-
-    Raises:
-        SetupError: There is no such engine, or the model can't be loaded.
-    """
+    """The backend of a model; made where its event loop runs."""
     made = backend_class(spec.engine)
     try:
         return made(spec, visual_token_side)

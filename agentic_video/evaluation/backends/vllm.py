@@ -74,13 +74,7 @@ class _VllmEngine:
 
 
 def vllm_prompt(ids: Sequence[int], shown: Sequence[Visual], chat_format: ChatFormat) -> Any:
-    """A prompt as vLLM takes it, from a rollout's ids and the images and clips of their placeholders.
-
-    Args:
-        ids: Placeholders expanded.
-        shown: In the order of their placeholders.
-        chat_format: Which wrote the ids.
-    """
+    """A prompt as vLLM takes it, from a rollout's ids and the images and clips of their placeholders."""
     from PIL import Image
     from vllm.inputs import TokensPrompt
 

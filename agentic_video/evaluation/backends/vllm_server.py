@@ -58,17 +58,11 @@ def root_of(address: str) -> str:
 
 @dataclass(frozen=True)
 class _Picture:
-    """A frame as the server processed it.
+    """A frame as the server processed it."""
 
-    Attributes:
-        name: What the server calls it.
-        pixels: As the server wrote them.
-        tokens: How many placeholders it has.
-    """
-
-    name: str
-    pixels: str
-    tokens: int
+    name: str  # what the server calls it
+    pixels: str  # as the server wrote them
+    tokens: int  # how many placeholders it has
 
 
 class _Pictures:
@@ -80,12 +74,7 @@ class _Pictures:
         self._bytes = 0
 
     async def of(self, frame: Frame) -> _Picture:
-        """A frame, processed.
-
-        Raises:
-            EndpointError: The server doesn't answer, or makes another number of tokens of it than the checkpoint's
-                processor on this machine.
-        """
+        """A frame, processed."""
         key = await asyncio.to_thread(lambda: frame.key)
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -176,16 +165,7 @@ class _ServerEngine:
 
 
 def placeholders(ids: Sequence[int], token: int, counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the placeholders of each image begin, and how many there are.
-
-    Args:
-        ids: A prompt.
-        token: The placeholder.
-        counts: How many each image has, in order.
-
-    Raises:
-        EngineError: The prompt holds more or fewer.
-    """
+    """Where the placeholders of each image begin, and how many there are."""
     at = [place for place, one in enumerate(ids) if one == token]
     if len(at) != sum(counts):
         raise EngineError(f"a prompt has {len(at)} image placeholders for {sum(counts)} visual tokens")

@@ -388,7 +388,7 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
 
 
 def main() -> None:
-    """Command line: a listening socket's descriptor, path of the script that replaces Python, process of the starter."""
+    """Command line: descriptor of a listening socket, the script that replaces Python, process of the starter."""
     descriptor, script, starter = sys.argv[1:]
     signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != int(starter):  # it ended before that

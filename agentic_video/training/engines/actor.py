@@ -1,14 +1,12 @@
-"""The engine that trains: verl's for FSDP, which here takes references to images and makes patches of them itself.
+"""verl's FSDP engine, which makes patches of image references itself.
 
-What travels from a rollout to the trainer are the references of :mod:`agentic_video.types.frame`. Each rank fetches
-the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a thousandth
-of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a group are
-mostly the same. Clips are made of their frames, which are images like all others. SFT's and KTO's samples come with
-their pixels (:mod:`agentic_video.training.inputs.raw_visuals`), of which patches are made here, too.
+Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its
+device: a thousandth of what float32 patches would move, as patches are eight times an image's bytes and a group shares
+most images. Clips are made of their frames. Samples of SFT and KTO come with their pixels.
 
 A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
 for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
-must run it equally often, whatever their micro-batches hold.
+would have to run it equally often, whatever their micro-batches hold.
 """
 
 import random
@@ -24,16 +22,23 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from agentic_video.training.engines.checkpoints import CheckpointManager
 from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
-from agentic_video.training.inputs.model_inputs import clip_patches, image_patches, pixels_of, seqlens
-from agentic_video.training.inputs.raw_visuals import PIXELS, with_patches_of_raw
+from agentic_video.training.inputs.model_inputs import (
+    PIXELS,
+    clip_patches,
+    image_patches,
+    pixels_of,
+    seqlens,
+    with_patches_of_raw,
+)
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.inputs.spans import HIDDEN, attention_allowed
 from agentic_video.types.frame import VideoRef
 from agentic_video.video.fetch import FrameFetcher
 
 VENDOR = "agentic_video"
-"""verl's registry has engines of a vendor beside its own of a device: this package's are asked for by this name."""
+"""Name of this engine in verl's registry (``VERL_ENGINE_VENDOR``)."""
 INPUTS = "multi_modal_inputs"
 """The field of a batch."""
 KEPT_BYTES = 1 << 30
@@ -42,7 +47,7 @@ KEPT_BYTES = 1 << 30
 
 @EngineRegistry.register("language_model", ["fsdp", "fsdp2"], device=["cuda", "npu"], vendor=VENDOR)
 class VideoEngine(FSDPEngineWithLMHead):
-    """verl's engine, whose micro-batches may hold references in place of patches."""
+    """verl's engine, whose micro-batches may hold references or raw pixels instead of patches."""
 
     _fetcher: FrameFetcher | None = None
     hidden_probability: float = 0.0
@@ -53,15 +58,27 @@ class VideoEngine(FSDPEngineWithLMHead):
         self._hides = False
         self._draws = random.Random(0)  # the same on all ranks
 
+    def initialize(self) -> None:
+        """See verl's; with our manager of checkpoints."""
+        super().initialize()
+        self.checkpoint_manager = CheckpointManager(
+            model=self.module,
+            optimizer=self.optimizer,
+            lr_scheduler=self.lr_scheduler,
+            processing_class=self.model_config.get_processor(),
+            checkpoint_config=self.checkpoint_config,  # type: ignore[arg-type]  # verl passes the same
+            trust_remote_code=self.model_config.trust_remote_code,
+        )
+
     def _build_lora_module(self, module: Any) -> Any:
-        """See verl's; nothing is computed backwards through a vision tower of which nothing is trained.
+        """Let no gradient reach a vision tower of which nothing is trained.
 
         verl asks transformers for inputs that need gradients, so that they reach the adapters, and gets them at the
-        vision tower too: it would be computed once more and differentiated, for nothing.
+        vision tower too, which would be recomputed and differentiated in vain.
         """
         wrapped = super()._build_lora_module(module)
         for name, tower in module.named_modules():
-            if name.rpartition(".")[2] == "visual" and not any(one.requires_grad for one in tower.parameters()):
+            if name.rpartition(".")[2] == "visual" and not any(weight.requires_grad for weight in tower.parameters()):
                 for hook in getattr(module, "_require_grads_hooks", ()):
                     if any(hook.id in part._forward_hooks for part in tower.modules()):
                         hook.remove()
@@ -87,16 +104,16 @@ class VideoEngine(FSDPEngineWithLMHead):
         return parts
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
-        """See verl's; references are replaced by patches on this rank's device.
+        """See verl's; with patches on this rank's device, and with a mask where something is hidden.
 
         Raises:
             ValueError: Something is to be hidden, and the model's attention takes no mask.
         """
-        hidden = [one.get(HIDDEN) for one in sequence_inputs(micro_batch)]
-        if any(one is not None for one in hidden):
-            micro_batch = without_inputs(micro_batch, HIDDEN)
-        model_inputs, output_args = self._prepare_model_inputs(micro_batch)
-        if self._hides and any(one is not None and len(one) for one in hidden):
+        hidden = [inputs.get(HIDDEN) for inputs in sequence_inputs(micro_batch)]
+        if any(spans is not None for spans in hidden):
+            micro_batch = _without_hidden(micro_batch)
+        model_inputs, output_args = super().prepare_model_inputs(self._with_patches(micro_batch))
+        if self._hides and any(spans is not None and len(spans) for spans in hidden):
             mask = model_inputs["attention_mask"]
             kind = getattr(self.model_config.hf_config, "_attn_implementation", None)
             if mask is None or kind != "sdpa":
@@ -104,42 +121,67 @@ class VideoEngine(FSDPEngineWithLMHead):
                     "agentic_video.sft.hidden needs model.use_remove_padding=False and "
                     f"model.override_config.attn_implementation=sdpa (it is {kind})"
                 )
-            spans = [[] if one is None else one.tolist() for one in hidden]
-            model_inputs["attention_mask"] = attention_allowed(spans, mask.shape[-1]).to(mask.device)
+            listed = [[] if spans is None else spans.tolist() for spans in hidden]
+            model_inputs["attention_mask"] = attention_allowed(listed, mask.shape[-1]).to(mask.device)
         return model_inputs, output_args
 
-    def _prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
+    def _with_patches(self, micro_batch: TensorDict) -> TensorDict:
         processor = self.model_config.processor
-        # what the model would do with patches first; here it is done once for each distinct image
+        # the model's own first conversion, here once for each distinct image
         dtype = getattr(self, "_autocast_dtype", torch.float32)
-        images = [one for one in sequence_images(micro_batch) if one]
-        if images:
+        sequences = [images for images in sequence_images(micro_batch) if images]
+        if sequences:
             if self._fetcher is None:
-                self._fetcher = FrameFetcher(images[0].store, KEPT_BYTES)
-            refs = [ref for one in images for ref in one.images]
-            with ThreadPoolExecutor(1) as elsewhere:  # Ray complains of waiting on the thread of an actor's event loop
-                fetched = elsewhere.submit(self._fetcher.fetch, refs).result()
-            patches = reference_patches(processor, images, fetched, get_device_id())
-            micro_batch = with_patches(micro_batch, {key: one.to(dtype) for key, one in patches.items()})
+                self._fetcher = FrameFetcher(sequences[0].store, KEPT_BYTES)
+            refs = [ref for images in sequences for ref in images.images]
+            with ThreadPoolExecutor(1) as thread:  # Ray complains of waiting on the thread of an actor's event loop
+                fetched = thread.submit(self._fetcher.fetch, refs).result()
+            patches = reference_patches(processor, sequences, fetched, get_device_id())
+            micro_batch = with_patches(micro_batch, {key: patch.to(dtype) for key, patch in patches.items()})
         raw = sequence_inputs(micro_batch)
-        if any(PIXELS in one for one in raw):
-            made = [with_patches_of_raw(processor, one, get_device_id(), dtype) for one in raw]
+        if any(PIXELS in inputs for inputs in raw):
+            made = [with_patches_of_raw(processor, inputs, get_device_id(), dtype) for inputs in raw]
             micro_batch = with_inputs(micro_batch, made)
-        if any("video_grid_thw" in one for one in sequence_inputs(micro_batch)):
-            micro_batch = clips_as_images(
-                micro_batch, processor.image_token_id, processor.video_token_id, processor.image_processor.merge_size
-            )
-        return super().prepare_model_inputs(micro_batch)
+        if any("video_grid_thw" in inputs for inputs in sequence_inputs(micro_batch)):
+            merge = processor.image_processor.merge_size
+            micro_batch = clips_as_images(micro_batch, processor.image_token_id, processor.video_token_id, merge)
+        return micro_batch
 
 
-def without_inputs(batch: TensorDict, name: str) -> TensorDict:
-    """A batch whose sequences have no such input; the batch itself stays as it is."""
-    rest = [{key: value for key, value in one.items() if key != name} for one in sequence_inputs(batch)]
+def freeze_vision(module: Any, merger: bool = True) -> int:
+    """Take the vision tower out of training.
+
+    Args:
+        module: The model.
+        merger: Whether the modules that make tokens of its patches are frozen, too.
+
+    Returns:
+        Number of frozen weights.
+
+    Raises:
+        ValueError: The model has no vision tower (no parameter under a module named ``visual``).
+    """
+    named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
+    # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
+    frozen = [
+        parameter
+        for path, parameter in named
+        if "visual" in path and (merger or not any("merger" in part for part in path))
+    ]
+    if not frozen:
+        raise ValueError("actor.freeze_vision_tower is set, but the model has no module named 'visual'")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in frozen)
+
+
+def _without_hidden(batch: TensorDict) -> TensorDict:
+    rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in sequence_inputs(batch)]
     return with_inputs(batch, rest)
 
 
 def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> TensorDict:
-    """A batch with other inputs of its sequences; the batch itself stays as it is."""
+    """A copy of a batch with other inputs of its sequences."""
     # A copy of a batch, and a new value of a key that is there, go through all objects of each sequence.
     others: dict[str, Any] = {key: value for key, value in batch.items() if key != INPUTS}
     copy = TensorDict(others, batch_size=batch.batch_size)
@@ -149,31 +191,24 @@ def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> Tenso
 
 def sequence_inputs(batch: TensorDict) -> list[Mapping[str, Any]]:
     """The ``multi_modal_inputs`` of a batch's sequences."""
-    given = [one.data if isinstance(one, NonTensorData) else one for one in batch.get(INPUTS, [])]
-    return [one or {} for one in given]
+    given = [inputs.data if isinstance(inputs, NonTensorData) else inputs for inputs in batch.get(INPUTS, [])]
+    return [inputs or {} for inputs in given]
 
 
 def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
     """The references of a batch's sequences; None for one without any."""
-    inputs = sequence_inputs(batch)
-    return [SequenceImages.unpack(one[IMAGES]) if IMAGES in one else None for one in inputs]
+    return [SequenceImages.unpack(inputs[IMAGES]) if IMAGES in inputs else None for inputs in sequence_inputs(batch)]
 
 
 def reference_patches(
     processor: Any, sequences: Sequence[SequenceImages], images: Mapping[str, np.ndarray], device: Any = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """Patches of what sequences show, each distinct image or clip processed once.
+    """Float32 patches of what sequences show, by the keys of references, each distinct one processed once.
 
     Args:
-        processor: The model's.
-        sequences: Their references.
         images: The pixels of all images, those of clips included, by key.
-        device: Where they are processed.
-
-    Returns:
-        Float32 patches of shape (patches, values of a patch), by the keys of references.
     """
-    refs = {ref.key: ref for one in sequences for ref in one.refs}
+    refs = {ref.key: ref for sequence in sequences for ref in sequence.refs}
     clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
     alone = {key: images[key] for key in refs if key not in clips}
     made = image_patches(processor.image_processor, alone, device)
@@ -184,7 +219,7 @@ def reference_patches(
 
 
 def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge: int) -> TensorDict:
-    """A batch whose clips are images of several moments; the batch itself stays as it is.
+    """A copy of a batch whose clips are images of several moments.
 
     The placeholders of clips become those of images, and their patches and sizes are put among those of the images in
     the order of the placeholders. The model's hidden states are the same: a placeholder's own embedding is never read,
@@ -198,8 +233,8 @@ def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge
     """
     ids = batch["input_ids"]
     filled = [
-        _one_kind(inputs, one.tolist(), image_token, video_token, merge**2) if "video_grid_thw" in inputs else inputs
-        for inputs, one in zip(sequence_inputs(batch), ids.unbind(), strict=True)
+        _one_kind(inputs, row.tolist(), image_token, video_token, merge**2) if "video_grid_thw" in inputs else inputs
+        for inputs, row in zip(sequence_inputs(batch), ids.unbind(), strict=True)
     ]
     values = ids.values().masked_fill(ids.values() == video_token, image_token)
     copy = with_inputs(batch, filled)
@@ -210,7 +245,7 @@ def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge
 def _one_kind(
     inputs: Mapping[str, Any], ids: Sequence[int], image_token: int, video_token: int, merged: int
 ) -> dict[str, Any]:
-    """The inputs of a sequence with its clips among its images; ``merged`` patches are one token."""
+    """The inputs of a sequence with its clips among its images; ``merged`` patches are a token."""
     kinds = {
         image_token: _pieces(inputs, "image_grid_thw", "pixel_values"),
         video_token: _pieces(inputs, "video_grid_thw", "pixel_values_videos"),
@@ -237,19 +272,14 @@ def _one_kind(
 
 
 def _pieces(inputs: Mapping[str, Any], grid: str, pixels: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The size and the patches of each image, or of each clip."""
+    """Size and patches of each image or clip."""
     if grid not in inputs:
         return iter(())
     return iter(zip(inputs[grid], inputs[pixels].split(inputs[grid].prod(-1).tolist()), strict=True))
 
 
 def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> TensorDict:
-    """A batch whose sequences have patches in place of references; the batch itself stays as it is.
-
-    Args:
-        batch: With ``multi_modal_inputs``.
-        patches: Of shape (patches, values of a patch), by the keys of references.
-    """
+    """A copy of a batch whose sequences have patches, given by the keys of references, instead of references."""
     filled: list[dict[str, Any]] = []
     for inputs, images in zip(sequence_inputs(batch), sequence_images(batch), strict=True):
         rest = {name: value for name, value in inputs.items() if name != IMAGES}

@@ -1,17 +1,16 @@
-"""Images and clips that a vLLM engine is given by reference: the pixels of each are sent once, later it is named only.
+"""Images and clips that a vLLM engine gets by reference: the pixels of each are sent once, later its key only.
 
-What the engine has is read from vLLM's own cache of processed images (``multimodal/cache.py``), each time anew, so that
-nothing here can be out of date. What it lacks comes with the request, or from the frame store that has it. vLLM's
-renderer then processes it in its own thread, not on the server's event loop, where a stock server does it.
+vLLM's own cache of processed images (``multimodal/cache.py``) tells what the engine has. The rest comes with the
+request, or from the frame store that has it; vLLM's renderer processes it in its own thread, not on the server's event
+loop as in a stock server.
 
 vLLM keeps that cache twice: this process knows the keys, the engine's process has the patches, and both must see the
-same images in the same order. vLLM has nothing that makes sure of it: its own OpenAI server counts on its renderer's
-single thread and on the event loop's order, a cancelled request leaves an image that only one side knows of, and its
-``reset_mm_cache`` warns of requests under way. Here one lock is held from the look into the cache until the request is
+same images in the same order. vLLM doesn't ensure it: a cancelled request leaves an image that only one side knows of,
+and ``reset_mm_cache`` warns of running requests. Here a lock is held from the look into the cache until the request is
 handed over, and while both sides are emptied.
 
-vLLM writes the placeholders itself. A clip is given to it with its frames' times, from which it is to make the very ids
-that the rollout has; that it does is checked for each request.
+vLLM writes the placeholders itself, those of clips from their frames' times; that they are the rollout's is checked for
+each request.
 """
 
 import asyncio
@@ -39,11 +38,7 @@ MISSING = "missing"
 
 
 class MissingImages(Exception):
-    """A request names images that a tool made, and the engine doesn't have them.
-
-    Attributes:
-        keys: Of these images.
-    """
+    """A request names images that a tool made and the engine doesn't have, by their keys."""
 
     def __init__(self, keys: Sequence[str]):
         super().__init__(f"{len(keys)} images without pixels aren't there any more")
@@ -51,11 +46,11 @@ class MissingImages(Exception):
 
 
 class RenderedPromptError(ValueError):
-    """vLLM made other ids of a prompt than the rollout has, so that another sequence would be trained than was said."""
+    """vLLM's ids of a prompt differ from the rollout's: another sequence would be trained on than was generated."""
 
 
 class _RenderError(Exception):
-    """vLLM couldn't process a prompt's images, be it that its cache is too small to hold all of them."""
+    """vLLM couldn't process a prompt's images; its cache may be too small to hold all of them."""
 
     def __init__(self, cause: Exception):
         super().__init__(str(cause))
@@ -72,20 +67,18 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True)
 class ImageStats:
-    """What an engine was asked to look at so far, and what had to be moved for it.
+    """Counts of an engine's images and clips so far.
 
     Attributes:
         requests: Requests with images or clips.
         asked: Images and clips of these requests.
         fetched: Images that were fetched from a frame store.
         received: Images whose pixels came with a request.
-        processed: Images and clips that vLLM's processor ran on; all others were at hand.
-        again: Those of them that had been processed since the cache was last emptied: it is too small for what is
-            under way (``mm_processor_cache_gb``).
+        processed: Images and clips that vLLM's processor ran on; all others were cached.
+        again: Those of them that had been processed since the cache was last emptied: it is too small for the running
+            requests (``mm_processor_cache_gb``).
         missing: Images that had to be asked for.
-        bytes_fetched: Bytes of those that were fetched.
-        bytes_received: Bytes of those that came with a request.
-        seconds: From a request's arrival until its images were ready, added up over requests that overlap.
+        seconds: From a request's arrival until its images were ready, summed over requests that overlap.
         resets: How often the cache was emptied.
     """
 
@@ -103,23 +96,16 @@ class ImageStats:
 
 
 class ReferenceEngine:
-    """vLLM's engine, whose prompts may hold image references; all else is its own.
+    """vLLM's ``AsyncLLM``, whose prompts may hold image references.
 
     Args:
-        engine: vLLM's ``AsyncLLM``.
-        fetcher: Finds the frames of stores.
-        chat_format: How the model's prompts are written; None for an engine that is shown no clips.
-
-    Attributes:
-        stats: The counts so far.
+        chat_format: None for an engine that is shown no clips.
     """
 
     def __init__(self, engine: Any, fetcher: Fetcher, chat_format: ChatFormat | None = None):
         self._engine, self._fetcher, self._format = engine, fetcher, chat_format
         self._order = asyncio.Lock()
-        # Whether one side of the cache may know of an image that the other doesn't.
-        self._differ = False
-        # Fetches of frames that aren't processed yet.
+        self._differ = False  # one side of the cache may know of an image that the other doesn't
         self._coming: dict[str, asyncio.Task[dict[str, np.ndarray]]] = {}
         self._processed: set[str] = set()
         self.stats = ImageStats()
@@ -128,18 +114,16 @@ class ReferenceEngine:
         return getattr(self._engine, name)
 
     async def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncIterator[Any]:
-        """As ``AsyncLLM.generate``.
+        """See ``AsyncLLM.generate``.
 
         Raises:
             MissingImages: Of images that tools made, the engine lacks some that came without pixels.
-            VideoError: A frame can't be had again.
             RenderedPromptError: vLLM's prompt differs from the rollout's.
-            UnkeptSizeError: The model's processor would resize a picture.
         """
         refs = references(prompt)
         if not refs:
             if isinstance(prompt, Mapping) and prompt.get("multi_modal_data"):
-                # vLLM processes it here and now; its thread mustn't use the cache meanwhile.
+                # vLLM processes it on this thread; its own may not use the cache meanwhile.
                 async with self._order:
                     pass
             async for output in self._engine.generate(prompt, sampling_params, request_id, **options):
@@ -180,18 +164,18 @@ class ReferenceEngine:
             logger.warning("request %s is sent again with all its images: the engine refused it", request_id)
 
     async def reset_mm_cache(self) -> None:
-        """As ``AsyncLLM.reset_mm_cache``, with no request on its way from one side to the other."""
+        """See ``AsyncLLM.reset_mm_cache``; no request is on its way from one side to the other."""
         async with self._order:
             await self._reset()
 
     async def pause_generation(self, **options: Any) -> None:
-        """As ``AsyncLLM.pause_generation``, which may empty the cache."""
+        """See ``AsyncLLM.pause_generation``, which may empty the cache."""
         async with self._order:
             self._forget()
             await self._engine.pause_generation(**options)
 
     async def sleep(self, *args: Any, **options: Any) -> None:
-        """As ``AsyncLLM.sleep``, which may empty the cache."""
+        """See ``AsyncLLM.sleep``, which may empty the cache."""
         async with self._order:
             self._forget()
             await self._engine.sleep(*args, **options)
@@ -231,7 +215,7 @@ class ReferenceEngine:
             self._coming |= dict.fromkeys((ref.key for ref in fresh), task)
             mine += [ref.key for ref in fresh]
         tasks = {ref.key: self._coming[ref.key] for ref in refs}
-        # Shielded: who gives up doesn't take it away from the others.
+        # Shielded: a cancelled request doesn't take it away from the others.
         return {key: (await asyncio.shield(task))[key] for key, task in tasks.items()}
 
     async def _fetch(self, refs: Sequence[ImageRef]) -> dict[str, np.ndarray]:
@@ -259,7 +243,7 @@ class ReferenceEngine:
         try:
             (rendered,) = await self._engine.renderer.render_cmpl_async([named])
         except BaseException as error:
-            # Its thread may go on, and tell this side of the cache only.
+            # Its thread may continue, and tell this side of the cache only.
             self._differ = True
             if isinstance(error, Exception):
                 raise _RenderError(error) from error
@@ -302,14 +286,7 @@ class ReferenceEngine:
 
 
 def references(prompt: Any) -> list[ImageRef | VideoRef]:
-    """A prompt's images and clips where they are references; empty where there are none, or pixels themselves.
-
-    Returns:
-        The images in order, then the clips in order.
-
-    Raises:
-        ValueError: Some are and some aren't.
-    """
+    """A prompt's references to images, then to clips; empty where it has none, or pixels themselves."""
     data = prompt.get("multi_modal_data") if isinstance(prompt, Mapping) else None
     given = [(data or {}).get(kind) for kind in ("image", "video")]
     items = [item for some in given if isinstance(some, Sequence) for item in some]
@@ -322,18 +299,20 @@ def references(prompt: Any) -> list[ImageRef | VideoRef]:
 def _items(
     refs: Sequence[ImageRef | VideoRef], held: Collection[str], pixels: Mapping[str, np.ndarray]
 ) -> dict[str, list[Any]]:
-    """What vLLM's parser is given: images and clips, and what stands for those that it has."""
+    """Images and clips for vLLM's parser, with stand-ins for those that it has."""
     images: list[Any] = []
     clips: list[Any] = []
     for ref in refs:
         if isinstance(ref, VideoRef):
-            clips.append(CACHED if ref.key in held else clip_item([pixels[one.key] for one in ref.frames], ref.times))
+            clips.append(
+                CACHED if ref.key in held else clip_item([pixels[frame.key] for frame in ref.frames], ref.times)
+            )
         else:
             images.append(None if ref.key in held else Image.fromarray(pixels[ref.key]))
     return {kind: items for kind, items in (("image", images), ("video", clips)) if items}
 
 
 def _failed(output: Any) -> bool:
-    """Whether an engine refused a request, as it does when it lacks an image."""
+    """Return True if the engine refused a request, as it does when it lacks an image."""
     ends = output.outputs
     return bool(output.finished and ends and ends[0].finish_reason == "error" and not ends[0].token_ids)

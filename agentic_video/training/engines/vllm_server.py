@@ -32,10 +32,7 @@ ENGINE_DEAD = 4
 
 
 class VideoServer(vLLMHttpServer):
-    """verl's server, whose ``image_data`` and ``video_data`` may be references (:mod:`agentic_video.types.frame`).
-
-    Servers of judges and teachers, which are given images themselves, work as verl's own.
-    """
+    """verl's server, whose ``image_data`` and ``video_data`` may be references (:mod:`agentic_video.types.frame`)."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -43,7 +40,7 @@ class VideoServer(vLLMHttpServer):
         os.environ["VERL_RAY_JOB_ID"] = unique_job()
 
     async def run_server(self, args: argparse.Namespace) -> None:
-        """As verl's."""
+        """See verl's."""
         keep_clip_times(seconds_per_patch)
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now
@@ -53,10 +50,10 @@ class VideoServer(vLLMHttpServer):
         self.engine: Any = ReferenceEngine(self.engine, FrameFetcher(), chat_format)
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-        """As verl's.
+        """See verl's.
 
         Returns:
-            Where pictures that a tool made came without pixels and aren't there any more: no ids, the stop reason
+            For pictures of a tool that came without pixels and that the engine lacks: no ids, the stop reason
             ``missing_images``, and their keys as ``missing``.
         """
         try:
@@ -76,7 +73,7 @@ class VideoServer(vLLMHttpServer):
 
 
 class VideoReplica(vLLMReplica):
-    """verl's replica, of our servers."""
+    """verl's replica of our servers."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

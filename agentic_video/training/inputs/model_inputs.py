@@ -1,7 +1,9 @@
-"""What the model takes beside token ids: patches of images and clips, and positions of tokens.
+"""Inputs of the model along with token ids: patches of images and clips, their sizes, and positions of tokens.
 
-Rollouts, SFT and KTO make them by the same functions, so that a recorded episode is trained on as its rollout would be.
-Positions and sizes need no pixels: they are made where an episode is played or read, patches where they are trained on.
+Rollouts, SFT and KTO share these functions, so that a recorded episode is trained on as its rollout would be. Positions
+and sizes need no pixels: they are made where an episode is played or read, patches where they are trained on. Until
+then a rollout has references (``references.py``), and a sample of SFT or KTO has bytes: float32 patches are eight times
+as large, and a data loader's batches lie in shared memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,23 +16,24 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
 from agentic_video.rollout.clips import ClipLike, clip_frames, seconds_per_patch, timed_positions
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
-from agentic_video.types.message import Visual
+from agentic_video.types.message import Visual, frames_of
 from agentic_video.video.processor_rules import ProcessorRules, UnkeptSizeError, processor_rules
+
+Device = str | int | torch.device
+PIXELS = "raw_pixels"
+"""A sample's values, one image or frame after the other, uint8: one tensor, as a loader needs a file for each."""
+SHAPES = "raw_shapes"
+"""Of each image or clip (frames of a clip or 0 for an image, height, width), int64."""
 
 
 def image_sizes(rules: ProcessorRules, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
-    """What verl and the model want to know of images beside their patches.
+    """Sizes of images in patches; empty without images.
 
     Args:
-        rules: Of the model's processors.
         sizes: (width, height) of each image in pixels.
 
     Returns:
-        ``image_grid_thw`` (images, 3), sizes in patches: time, height, width; ``images_seqlens`` (images,), patches of
-        each. Nothing at all without images.
-
-    Raises:
-        UnkeptSizeError: The model's processor would resize one.
+        ``image_grid_thw`` (images, 3): time, height, width; ``images_seqlens`` (images,), patches of each.
     """
     if not sizes:
         return {}
@@ -41,28 +44,21 @@ def image_sizes(rules: ProcessorRules, sizes: Sequence[tuple[int, int]]) -> dict
 
 
 def visual_sizes(processor: Any, shown: Sequence[Visual | ImageRef | VideoRef]) -> dict[str, torch.Tensor]:
-    """What verl and the model want to know of images and clips beside their patches.
-
-    Args:
-        processor: The model's.
-        shown: Images and clips, in the order of their placeholders.
+    """Sizes of images and clips, given in the order of their placeholders.
 
     Returns:
         See :func:`image_sizes`, and with clips: ``video_grid_thw`` (clips, 3), sizes in patches, ``second_per_grid_ts``
         (clips,), seconds from one temporal patch to the next, and among ``images_seqlens`` the patches of each moment.
-
-    Raises:
-        UnkeptSizeError: The model's processor would resize one.
     """
     rules = processor_rules(processor)
-    clips = [one for one in shown if isinstance(one, Clip | VideoRef)]
-    images = [(one.width, one.height) for one in shown if not isinstance(one, Clip | VideoRef)]
+    clips = [visual for visual in shown if isinstance(visual, Clip | VideoRef)]
+    images = [(visual.width, visual.height) for visual in shown if not isinstance(visual, Clip | VideoRef)]
     sizes = image_sizes(rules, images)
     return joined_sizes(sizes, clip_sizes(rules, clips)) if clips else sizes
 
 
 def clip_sizes(rules: ProcessorRules, clips: Sequence[ClipLike]) -> dict[str, torch.Tensor]:
-    """Of clips: ``video_grid_thw`` and ``second_per_grid_ts``; see :func:`visual_sizes`."""
+    """``video_grid_thw`` and ``second_per_grid_ts`` of clips; see :func:`visual_sizes`."""
     for clip in clips:
         rules.require_kept(clip.width, clip.height, clip_frames(clip))
     grids = [rules.grid(clip.width, clip.height, clip_frames(clip)) for clip in clips]
@@ -74,7 +70,7 @@ def clip_sizes(rules: ProcessorRules, clips: Sequence[ClipLike]) -> dict[str, to
 
 
 def joined_sizes(images: Mapping[str, torch.Tensor], clips: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What there is of a sequence's images and of its clips, as that of the sequence."""
+    """Sizes of a sequence from those of its images and of its clips."""
     moments = seqlens(clips["video_grid_thw"])
     lengths = [images["images_seqlens"], moments] if "images_seqlens" in images else [moments]
     return {**images, **clips, "images_seqlens": torch.cat(lengths)}
@@ -86,22 +82,15 @@ def seqlens(grid: torch.Tensor) -> torch.Tensor:
 
 
 def clip_patches(
-    video_processor: Any,
-    clips: Mapping[str, Sequence[np.ndarray] | np.ndarray],
-    device: str | int | torch.device = "cpu",
+    video_processor: Any, clips: Mapping[str, Sequence[np.ndarray] | np.ndarray], device: Device = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """What the video processor makes of clips, on a device.
+    """Patches of clips as the model's video processor makes them, on a device, by key.
 
     Args:
-        video_processor: The model's.
-        clips: For each, its frames as RGB uint8 arrays of shape (height, width, 3), by key.
-        device: Where they are processed.
+        clips: Frames of each as RGB uint8 arrays of shape (height, width, 3).
 
     Returns:
-        Float32 patches of shape (patches, values of a patch) on the device, by key.
-
-    Raises:
-        UnkeptSizeError: The processor resized one.
+        Float32, of shape (patches, values of a patch).
     """
     if not clips:
         return {}
@@ -116,66 +105,51 @@ def clip_patches(
         return_tensors="pt",
         device=device,
     )
-    _check_grids(output["video_grid_thw"], [one.shape for one in tensors], video_processor.patch_size)
-    pieces = output["pixel_values_videos"].split(output["video_grid_thw"].prod(dim=-1).tolist())
-    return dict(zip(clips, pieces, strict=True))
+    patches, grids = output["pixel_values_videos"], output["video_grid_thw"]
+    return _by_key(clips, tensors, patches, grids, video_processor.patch_size)
 
 
 def image_patches(
-    image_processor: Any, images: Mapping[str, np.ndarray], device: str | int | torch.device = "cpu"
+    image_processor: Any, images: Mapping[str, np.ndarray], device: Device = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """What the image processor makes of images, on a device.
-
-    Args:
-        image_processor: The model's.
-        images: RGB uint8 arrays of shape (height, width, 3), by key.
-        device: Where they are processed; as they are bytes until then, little is moved.
-
-    Returns:
-        Float32 patches of shape (patches, values of a patch) on the device, by key.
-
-    Raises:
-        UnkeptSizeError: The processor resized one.
-    """
+    """Patches of images as the model's image processor makes them, on a device, by key; see :func:`clip_patches`."""
     if not images:
         return {}
     # Arrays in Ray's shared memory are read-only, of which torch warns.
     tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
     output = image_processor(images=tensors, return_tensors="pt", device=device)
-    _check_grids(output["image_grid_thw"], [one.shape for one in tensors], image_processor.patch_size)
-    pieces = output["pixel_values"].split(output["image_grid_thw"].prod(dim=-1).tolist())
-    return dict(zip(images, pieces, strict=True))
+    patches, grids = output["pixel_values"], output["image_grid_thw"]
+    return _by_key(images, tensors, patches, grids, image_processor.patch_size)
 
 
-def _check_grids(grids: torch.Tensor, shapes: Sequence[Sequence[int]], patch: int) -> None:
-    """Make sure that a processor has left pictures, whose last two dimensions are height and width, as they were."""
-    for grid, shape in zip(grids.tolist(), shapes, strict=True):
-        height, width = shape[-2:]
-        if [grid[1] * patch, grid[2] * patch] != [height, width]:
+def _by_key(
+    keys: Mapping[str, Any], visuals: Sequence[torch.Tensor], patches: torch.Tensor, grids: torch.Tensor, side: int
+) -> dict[str, torch.Tensor]:
+    """Patches by key, of a processor that has resized nothing."""
+    for grid, visual in zip(grids.tolist(), visuals, strict=True):
+        height, width = visual.shape[-2:]
+        if [grid[1] * side, grid[2] * side] != [height, width]:
             raise UnkeptSizeError(
-                f"the model's processor made {grid[2] * patch}x{grid[1] * patch} of a picture of {width}x{height} "
+                f"the model's processor made {grid[2] * side}x{grid[1] * side} of a picture of {width}x{height} "
                 "pixels: the engine would resize it differently"
             )
+    return dict(zip(keys, patches.split(grids.prod(dim=-1).tolist()), strict=True))
 
 
 def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:
-    """Image inputs with the key whose presence makes verl's positions tell text from images.
-
-    verl fills in the values, and takes the key away.
-    """
+    """Image inputs with the key that makes verl's positions tell text from images; verl fills in its values."""
     return {**inputs, "mm_token_type_ids": torch.zeros_like(ids)}
 
 
 def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Positions of a sequence's tokens, equal to those that verl's agent-loop worker computes for a rollout.
+    """Positions of a sequence's tokens, equal to those of verl's agent-loop worker.
 
-    verl's own method, which takes many times as long, is asked only where clips are labelled with times.
+    verl's own method, which takes many times as long, is called only where clips are labelled with times.
 
     Args:
         processor: The model's, with verl's ``get_rope_index``.
         ids: Shape (tokens,).
-        inputs: With ``image_grid_thw`` where there are images, ``video_grid_thw`` and ``second_per_grid_ts`` where
-            there are clips.
+        inputs: See :func:`visual_sizes`.
 
     Returns:
         Shape (4, tokens).
@@ -183,7 +157,7 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     if "video_grid_thw" not in inputs or not processor_rules(processor).clip_total:
         return _timed_positions(processor, ids, inputs)
     rows = ids.unsqueeze(0)
-    worker: Any = SimpleNamespace(processor=processor)  # all that verl's method asks of its worker
+    worker: Any = SimpleNamespace(processor=processor)  # all that verl's method needs of its worker
     positions: torch.Tensor = AgentLoopWorker._compute_position_ids(
         worker, rows, torch.ones_like(rows), with_token_types(inputs, rows)
     )
@@ -208,9 +182,9 @@ def _timed_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, tor
 
 
 def visual_patches(processor: Any, shown: Sequence[Visual]) -> dict[str, torch.Tensor]:
-    """Patches of images and clips by their keys, each distinct one processed once; see :func:`model_inputs`."""
-    frames = {one.key: one.image for one in shown if not isinstance(one, Clip)}
-    clips = {one.key: [frame.image for frame in one.frames] for one in shown if isinstance(one, Clip)}
+    """Patches of images and clips by their keys, each distinct one processed once."""
+    frames = {visual.key: visual.image for visual in shown if not isinstance(visual, Clip)}
+    clips = {visual.key: [frame.image for frame in visual.frames] for visual in shown if isinstance(visual, Clip)}
     return {
         **image_patches(processor.image_processor, frames),
         **(clip_patches(processor.video_processor, clips) if clips else {}),
@@ -220,17 +194,14 @@ def visual_patches(processor: Any, shown: Sequence[Visual]) -> dict[str, torch.T
 def pixels_of(
     shown: Sequence[Visual | ImageRef | VideoRef], patches: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """The patches of a sequence as the model takes them.
+    """``pixel_values`` of a sequence's images and ``pixel_values_videos`` of its clips, where there are any.
 
     Args:
-        shown: Images and clips, in the order of their placeholders.
+        shown: In the order of their placeholders.
         patches: By their keys.
-
-    Returns:
-        ``pixel_values`` where there are images, ``pixel_values_videos`` where there are clips.
     """
-    videos = [patches[one.key] for one in shown if isinstance(one, Clip | VideoRef)]
-    images = [patches[one.key] for one in shown if not isinstance(one, Clip | VideoRef)]
+    videos = [patches[visual.key] for visual in shown if isinstance(visual, Clip | VideoRef)]
+    images = [patches[visual.key] for visual in shown if not isinstance(visual, Clip | VideoRef)]
     pixels = {"pixel_values": images, "pixel_values_videos": videos}
     return {name: torch.cat(pieces) for name, pieces in pixels.items() if pieces}
 
@@ -238,17 +209,60 @@ def pixels_of(
 def model_inputs(
     processor: Any, ids: torch.Tensor, shown: Sequence[Visual]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """All at once for one sequence, as a rollout has them when it is trained on: for checks and measurements, while a
-    job makes patches by the batch, on its device.
-
-    Args:
-        processor: The model's, with verl's ``get_rope_index``.
-        ids: Shape (tokens,).
-        shown: The images and clips in the order of their placeholders.
-
-    Returns:
-        Positions of shape (4, tokens), and see :func:`visual_sizes` and :func:`pixels_of`.
-    """
+    """Positions (4, tokens) and all inputs of one sequence at once, for checks and measurements."""
     inputs = visual_sizes(processor, shown)
     positions = rope_positions(processor, ids, inputs)
     return positions, {**pixels_of(shown, visual_patches(processor, shown)), **inputs}
+
+
+def raw_visuals(shown: Sequence[Visual]) -> dict[str, torch.Tensor]:
+    """``PIXELS`` (values,) and ``SHAPES`` (images and clips, 3) of a sample; empty without any."""
+    if not shown:
+        return {}
+    shapes = [
+        [len(visual.frames), *visual.frames[0].image.shape[:2]]
+        if isinstance(visual, Clip)
+        else [0, *visual.image.shape[:2]]
+        for visual in shown
+    ]
+    pixels = np.concatenate([frame.image.reshape(-1) for frame in frames_of(shown)])
+    return {PIXELS: torch.from_numpy(pixels), SHAPES: torch.tensor(shapes)}
+
+
+def split_raw(inputs: Mapping[str, Any], count: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The raw fields of the first ``count`` images and clips, and of the rest."""
+    if PIXELS not in inputs:
+        return {}, {}
+    at = sum(_raw_values(inputs)[:count])
+    return (
+        {PIXELS: inputs[PIXELS][:at], SHAPES: inputs[SHAPES][:count]},
+        {PIXELS: inputs[PIXELS][at:], SHAPES: inputs[SHAPES][count:]},
+    )
+
+
+def with_patches_of_raw(
+    processor: Any, inputs: Mapping[str, Any], device: Device = "cpu", dtype: torch.dtype = torch.float32
+) -> dict[str, Any]:
+    """A sample's inputs with patches on the device (see :func:`pixels_of`) instead of raw fields."""
+    rest = {name: value for name, value in inputs.items() if name not in (PIXELS, SHAPES)}
+    if PIXELS not in inputs:
+        return rest
+    images: dict[str, np.ndarray] = {}
+    clips: dict[str, np.ndarray] = {}
+    pieces = np.split(inputs[PIXELS].numpy(), np.cumsum(_raw_values(inputs))[:-1])
+    for number, (piece, (moments, height, width)) in enumerate(zip(pieces, inputs[SHAPES].tolist(), strict=True)):
+        if moments:
+            clips[str(number)] = piece.reshape(moments, height, width, 3)
+        else:
+            images[str(number)] = piece.reshape(height, width, 3)
+    made = {
+        "pixel_values": image_patches(processor.image_processor, images, device),
+        # a model without clips may have no processor for them
+        "pixel_values_videos": clip_patches(processor.video_processor, clips, device) if clips else {},
+    }
+    return {name: torch.cat(list(some.values())).to(dtype) for name, some in made.items() if some} | rest
+
+
+def _raw_values(inputs: Mapping[str, Any]) -> list[int]:
+    """Number of values of each image or clip."""
+    return [3 * max(1, moments) * height * width for moments, height, width in inputs[SHAPES].tolist()]

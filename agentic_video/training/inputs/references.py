@@ -1,4 +1,4 @@
-"""An episode's images and clips on their way from a rollout to the trainer: references, in place of float32 patches."""
+"""References to an episode's images and clips, which travel from a rollout to the trainer."""
 
 import pickle
 from collections.abc import Sequence
@@ -25,21 +25,20 @@ class SequenceImages:
 
     @property
     def images(self) -> tuple[ImageRef, ...]:
-        """All images whose pixels are wanted, those of clips included."""
+        """All images, those of clips included."""
         return image_refs(self.refs)
 
     def pack(self) -> bytes:
-        """As bytes: TransferQueue takes objects apart, and doesn't put them together again."""
+        """Pickle it: TransferQueue takes objects apart, and doesn't put them together again."""
         return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
 
     @classmethod
     def unpack(cls, packed: bytes) -> "SequenceImages":
-        """What :meth:`pack` made."""
-        images = pickle.loads(packed)
-        assert isinstance(images, cls)
+        """Undo :meth:`pack`."""
+        images: SequenceImages = pickle.loads(packed)
         return images
 
 
 def image_refs(refs: Sequence[ImageRef | VideoRef]) -> tuple[ImageRef, ...]:
-    """The images of some references, those of clips included."""
+    """All images of references, those of clips included."""
     return tuple(image for ref in refs for image in (ref.frames if isinstance(ref, VideoRef) else (ref,)))

@@ -1,4 +1,4 @@
-"""Parts of a recorded episode's tokens: which turns and tags SFT learns from, and what some tags may not look at."""
+"""Parts of a recorded episode's tokens: turns and tags that SFT learns from, and what some tags may not look at."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -9,41 +9,38 @@ import torch
 from agentic_video.config.settings import HiddenFrom
 
 HIDDEN = "hidden_spans"
-"""Among a sequence's inputs: what :func:`hidden_spans` gives, as a tensor of shape (spans, 4)."""
+"""Among a sequence's inputs: what :func:`hidden_spans` returns, as a tensor of shape (spans, 4)."""
 
 Span = tuple[int, int]
 """First, and one after the last."""
+Decode = Callable[[Sequence[int]], str]
 
 
 def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
-    """The turns of an episode that are learnt from.
+    """Numbers, from 0 on, of an episode's turns that are learnt from.
 
     Args:
         rule: ``all``, ``last``, ``last_N`` (the last N), or ``row``.
-        turns: How many there are.
-        listed: For ``row``: the numbers that the row gives, the first turn is 1.
-
-    Returns:
-        Numbers from 0 on.
+        turns: Turns of the episode.
+        listed: For ``row``: the row's numbers; the first turn is 1.
 
     Raises:
-        ValueError: The rule is ``row`` and the row gives no such numbers.
+        ValueError: The rule is ``row`` and the row lists no such numbers.
     """
     if rule != "row":
         counts = {"all": turns, "last": 1}
         count = counts[rule] if rule in counts else int(rule.removeprefix("last_"))
         return set(range(max(0, turns - count), turns))
     numbers = list(listed) if isinstance(listed, Sequence) and not isinstance(listed, str) else []
-    whole = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= turns]
-    if not numbers or len(whole) < len(numbers):
+    if not numbers or not all(type(number) is int and 1 <= number <= turns for number in numbers):
         raise ValueError(f"extra_info.loss_turns must list numbers of turns, from 1 to {turns}; it is {listed!r}")
-    return {one - 1 for one in whole}
+    return {number - 1 for number in numbers}
 
 
 def tagged(text: str, tag: str) -> list[tuple[Span, Span]]:
     """The characters of each ``<tag>...</tag>`` of a text: with the tags, and without them.
 
-    A tag ends at the first closing tag after it; one that is never closed is none.
+    A tag ends at the first closing tag after it; an unclosed one doesn't count.
     """
     opening, closing = f"<{tag}>", f"</{tag}>"
     found, start = [], text.find(opening)
@@ -53,14 +50,8 @@ def tagged(text: str, tag: str) -> list[tuple[Span, Span]]:
     return found
 
 
-def within(characters: Span, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Span:
-    """The tokens that lie within some characters of the text that they spell; one that reaches beyond is left out.
-
-    Args:
-        characters: Of the decoded text.
-        ids: The text's tokens.
-        decode: What they spell.
-    """
+def within(characters: Span, ids: Sequence[int], decode: Decode) -> Span:
+    """The tokens that lie wholly within some characters of the text that they decode to."""
 
     def spelled(count: int) -> int:
         return len(decode(ids[:count]))
@@ -70,18 +61,15 @@ def within(characters: Span, ids: Sequence[int], decode: Callable[[Sequence[int]
     return start, max(start, bisect_right(counts, characters[1], key=spelled) - 1)
 
 
-def loss_in_tags(
-    ids: Sequence[int], tags: Sequence[str], decode: Callable[[Sequence[int]], str], endings: frozenset[int]
-) -> list[int]:
-    """The loss mask of a turn of which only what stands in tags is learnt, the tags included.
+def loss_in_tags(ids: Sequence[int], tags: Sequence[str], decode: Decode, endings: frozenset[int]) -> list[int]:
+    """The loss mask of a turn that is learnt within some tags only, tags included.
 
     Args:
         ids: The turn.
         tags: Their names.
-        decode: What ids spell.
         endings: Tokens that end a turn: learnt as well, or it would never end.
     """
-    text, mask = decode(ids), [int(one in endings) for one in ids]
+    text, mask = decode(ids), [int(token in endings) for token in ids]
     for tag in tags:
         for whole, _ in tagged(text, tag):
             start, end = within(whole, ids, decode)
@@ -89,9 +77,9 @@ def loss_in_tags(
     return mask
 
 
-def runs(ids: Sequence[int], wanted: frozenset[int]) -> Iterator[Span]:
+def runs(ids: Sequence[int], chosen: frozenset[int]) -> Iterator[Span]:
     """The runs of some ids in a sequence."""
-    edges = [False, *(one in wanted for one in ids), False]
+    edges = [False, *(token in chosen for token in ids), False]
     changes = [number for number, (before, after) in enumerate(pairwise(edges)) if before != after]
     yield from zip(changes[::2], changes[1::2], strict=True)
 
@@ -101,17 +89,16 @@ def hidden_spans(
     prompt: int,
     turns: Sequence[Span],
     rules: Sequence[HiddenFrom],
-    decode: Callable[[Sequence[int]], str],
+    decode: Decode,
     visual_ids: frozenset[int],
 ) -> list[tuple[int, int, int, int]]:
-    """What some tokens of a sequence may not look at.
+    """Visual tokens that some tokens of a sequence may not look at.
 
     Args:
         ids: The sequence.
         prompt: Tokens of the opening.
-        turns: Where each turn of the model is.
+        turns: Spans of the model's turns.
         rules: See :class:`~agentic_video.config.settings.SftConfig`.
-        decode: What ids spell.
         visual_ids: Placeholders of images and clips.
 
     Returns:
@@ -136,13 +123,12 @@ def hidden_spans(
 
 
 def attention_allowed(hidden: Sequence[Sequence[Sequence[int]]], length: int) -> torch.Tensor:
-    """Who may look at whom: causal, but for what is hidden.
+    """The attention mask of sequences padded on the right: causal, but for what is hidden.
 
-    Sequences are padded on the right, so that no real token sees padding; padding itself sees what is before it, as a
-    row of which nothing is allowed has no softmax.
+    Padding sees what is before it: a row of which nothing is allowed has no softmax.
 
     Args:
-        hidden: Of each sequence, what :func:`hidden_spans` gives.
+        hidden: :func:`hidden_spans` of each sequence.
         length: Tokens of the longest sequence.
 
     Returns:

@@ -20,9 +20,15 @@ from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.logs.metrics import rates_since
 from agentic_video.training.loop.agent_loop import FINAL_OUTPUT
-from agentic_video.training.loop.outputs import REWARDS, extra_fields, key_of
-from agentic_video.training.loop.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
-from agentic_video.training.loop.untrained import UNTRAINED, without_signal
+from agentic_video.training.loop.outputs import (
+    REWARD_KEY,
+    REWARD_KEY_UNITS,
+    REWARDS,
+    UNTRAINED,
+    extra_fields,
+    key_of,
+    without_signal,
+)
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
@@ -34,11 +40,7 @@ Episode = dict[str, Any]
 
 
 def final_extras(batch: Any) -> list[Episode]:
-    """``extra_fields`` of a batch's scored episodes, one each: of an episode with several outputs, the last one's.
-
-    Args:
-        batch: What verl's replay buffer samples: keys of the transfer queue, with tags.
-    """
+    """``extra_fields`` of the last output of each scored episode in a batch of verl's replay buffer."""
     extras = extra_fields(batch.keys, batch.partition_id)
     return [
         extra
@@ -54,7 +56,7 @@ def record_of(episode: Mapping[str, Any], provenance: Mapping[str, Any] | None =
 
 
 def held_out_score(episode: Mapping[str, Any]) -> HeldOutScore:
-    """What a validation's episode earned."""
+    """The score of a validation's episode."""
     qa, rewards = episode["video_qa"], episode[REWARDS]
     return HeldOutScore(
         data_source=str(qa["data_source"]),
@@ -84,36 +86,31 @@ def _by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
 
 
 def groups_alike(episodes: Sequence[Episode]) -> float:
-    """Share of the groups that teach nothing: all of their rollouts earned the same, or fewer than two are trained on.
+    """Share of a step's groups that teach nothing: all rollouts earned the same, or fewer than two are trained on."""
 
-    Args:
-        episodes: Of a step, with their row (``video_qa``); those of one row are a group.
-    """
-    alike = [
-        without_signal(
-            [
-                (str(number), bool(one.get(UNTRAINED, False)), float(one[REWARDS][REWARD_KEY]))
-                for number, one in enumerate(members)
-            ]
-        )
-        is not None
-        for members in _by_group(episodes)
-    ]
-    return float(np.mean(alike)) if alike else 0.0
+    def alike(group: Sequence[Episode]) -> bool:
+        members = [
+            (str(number), bool(episode.get(UNTRAINED, False)), float(episode[REWARDS][REWARD_KEY]))
+            for number, episode in enumerate(group)
+        ]
+        return without_signal(members) is not None
+
+    groups = _by_group(episodes)
+    return float(np.mean([alike(group) for group in groups])) if groups else 0.0
 
 
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int, surplus: int = 0) -> float:
-    """Mean reward over all groups that were sampled, those that aren't trained on included.
+    """Mean reward over all sampled groups, including those that aren't trained on.
 
-    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides what was learnt;
-    and those with a signal that it has too many of, whose rewards nobody keeps: they count as the ones that are trained
-    on do, of which they are as good as drawn. Without them the curve would begin too low and end too high.
+    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides the progress. It
+    also drops surplus groups with a signal, whose rewards aren't kept: they count as those that are trained on, from
+    the same distribution. Without them the curve would start too low and end too high.
 
     Args:
         kept: Rewards of the episodes that are trained on.
         evicted: Number of evicted groups by the mean ``reward_key`` (units of 1e-4) of their members.
         group_size: Episodes a group.
-        surplus: Number of groups with a signal that were dropped as there were too many.
+        surplus: Number of surplus groups.
     """
     like_kept = len(kept) + surplus * group_size
     total = sum(kept) / len(kept) * like_kept if kept else 0.0
@@ -122,28 +119,21 @@ def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_si
 
 
 def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Episode]:
-    """As few whole groups as hold ``count`` episodes, evenly chosen.
-
-    Args:
-        episodes: Episodes with their row (``video_qa``); those of one row are a group.
-        count: How many are asked for; 0 or less: none.
-        turn: Steps go round through the groups, so that it isn't always the first that is chosen.
-    """
+    """Whole groups with at least ``count`` episodes, as few as possible, evenly chosen, and others at each turn."""
     members = _by_group(episodes)
-    wanted = max(0, min(len(members), math.ceil(count * len(members) / len(episodes)))) if episodes else 0
-    chosen = {(turn + number * len(members) // wanted) % len(members) for number in range(wanted)}
+    groups = max(0, min(len(members), math.ceil(count * len(members) / len(episodes)))) if episodes else 0
+    chosen = {(turn + number * len(members) // groups) % len(members) for number in range(groups)}
     return [episode for number in sorted(chosen) for episode in members[number]]
 
 
 @dataclass(frozen=True)
 class EpisodeWriter:
-    """Writes some of each step's groups as trajectory records, and what each validation's episodes earned, one file a
-    step each.
+    """Writes some of each step's groups as trajectory records, and each validation's scores, one file a step each.
 
     Attributes:
-        folder: Where the files go; None: nothing is written.
-        per_step: How many episodes of a step are asked for; whole groups are written.
-        provenance: What each record says about the run, beside its step.
+        folder: None: nothing is written.
+        per_step: Episodes of a step, rounded up to whole groups.
+        provenance: Of each record, in addition to its step.
     """
 
     folder: Path | None
@@ -152,7 +142,7 @@ class EpisodeWriter:
 
     @classmethod
     def of(cls, config: DictConfig) -> "EpisodeWriter":
-        """The writer that a run's config asks for (``agentic_video.episodes_dir`` and ``episodes_per_step``)."""
+        """The writer of a run's config (``agentic_video.episodes_dir`` and ``episodes_per_step``)."""
         block = config.agentic_video
         if not block.get("episodes_dir"):
             return cls(None, 0, {})
@@ -163,14 +153,7 @@ class EpisodeWriter:
         return cls(Path(block.episodes_dir), block.episodes_per_step, provenance)
 
     def write(self, step: int, episodes: Sequence[Episode]) -> None:
-        """Write the file of one step; none where there are no episodes.
-
-        An episode that can't be written is left out, which is said: the training goes on.
-
-        Args:
-            step: Number of the step.
-            episodes: All episodes of the step.
-        """
+        """Write the file of a step, if it has episodes; the first that can't be written is reported."""
         if self.folder is None or not episodes:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -184,50 +167,34 @@ class EpisodeWriter:
                 except (TypeError, ValueError) as error:
                     problems.append(one_line(error))
         if problems:
-            left_out = f"{len(problems)} of {len(chosen)} episodes are not in the episode log"
-            print(f"{WARNING} step {step}: {left_out}; the first: {problems[0]}", flush=True)
+            missing = f"{len(problems)} of {len(chosen)} episodes are not in the episode log"
+            print(f"{WARNING} step {step}: {missing}; the first: {problems[0]}", flush=True)
 
     def write_validation(self, step: int, episodes: Sequence[Episode]) -> None:
-        """Write the scores of one validation, so that two can be compared question by question.
-
-        Args:
-            step: After which it was.
-            episodes: All of its episodes; those of a reward that doesn't tell accuracy and reward have no score.
-        """
-        scores = [held_out_score(one) for one in episodes if one[REWARDS].keys() >= {"acc", "reward"}]
+        """Write the scores of a validation after a step, so that two can be compared question by question."""
+        scores = [held_out_score(episode) for episode in episodes if episode[REWARDS].keys() >= {"acc", "reward"}]
         if self.folder is not None and scores:
             write_scores(self.folder, step, scores)
 
 
 @contextmanager
 def watched_validation(trainer: Any) -> Iterator[list[Episode]]:
-    """Keep the episodes of a validation, which verl forgets before it returns their means.
+    """Collect the episodes of a validation, which verl forgets before it returns their means.
 
     Args:
-        trainer: Has verl's ``replay_buffer`` and ``val_dataloader``, for which others stand in meanwhile.
-
-    Yields:
-        The episodes so far; complete when the validation is over.
+        trainer: Its ``replay_buffer`` and ``val_dataloader`` are replaced meanwhile.
     """
-    asked = Asked(trainer.val_dataloader)
-    watched = WatchedBuffer(trainer.replay_buffer, asked)
-    trainer.replay_buffer, trainer.val_dataloader = watched, asked
+    loader = RememberingLoader(trainer.val_dataloader)
+    watched = WatchedBuffer(trainer.replay_buffer, loader)
+    trainer.replay_buffer, trainer.val_dataloader = watched, loader
     try:
         yield watched.episodes
     finally:
-        trainer.replay_buffer, trainer.val_dataloader = watched.buffer, asked.loader
+        trainer.replay_buffer, trainer.val_dataloader = watched.buffer, loader.loader
 
 
-class Asked:
-    """A validation's batches, the last of which is remembered.
-
-    Args:
-        loader: verl's batches of rows.
-
-    Attributes:
-        loader: The same.
-        batch: The one that is being played; verl adds each row's ``uid``.
-    """
+class RememberingLoader:
+    """A validation's batches; ``batch`` is the latest, to whose rows verl adds their ``uid``."""
 
     def __init__(self, loader: Any):
         self.loader = loader
@@ -243,42 +210,27 @@ class Asked:
 
 
 class WatchedBuffer:
-    """A replay buffer during a validation, that keeps what the episodes left behind.
+    """A replay buffer during a validation, that collects its episodes; only ``sample`` is called."""
 
-    Args:
-        buffer: The replay buffer; all that a validation asks of it is to sample.
-        asked: What is sampled.
-
-    Attributes:
-        episodes: The episodes so far.
-    """
-
-    def __init__(self, buffer: Any, asked: Asked):
-        self.buffer = buffer
+    def __init__(self, buffer: Any, loader: RememberingLoader):
+        self.buffer, self._loader = buffer, loader
         self.episodes: list[Episode] = []
-        self._asked = asked
 
     def sample(self, *args: Any, partition_id: str, **kwargs: Any) -> Any:
-        """As the buffer's own. Of a batch all of whose episodes failed, an empty one: verl ends at none."""
+        """See verl's; a batch all of whose episodes failed has an empty episode: verl ends at none."""
         batch, metrics = self.buffer.sample(*args, partition_id=partition_id, **kwargs)
         if batch.keys:
             self.episodes += final_extras(batch)
         else:
-            batch = empty_episode(self._asked.batch, partition_id)
+            batch = empty_episode(self._loader.batch, partition_id)
         return batch, metrics
 
 
 def empty_episode(asked: Mapping[str, Any], partition_id: str) -> KVBatchMeta:
-    """Put an episode that says nothing and earns nothing into verl's transfer queue.
-
-    It has no ``acc``, so that it counts as what it stands for: an episode that failed.
+    """Put an episode without text, reward and ``acc``, that is a failed one, into verl's transfer queue.
 
     Args:
-        asked: The rows that were played, with their ``uid``.
-        partition_id: Which part of the queue.
-
-    Returns:
-        What a replay buffer samples.
+        asked: The batch, with its rows' ``uid``.
     """
     uid, nothing = str(asked["uid"][0]), torch.zeros(1, dtype=torch.int64)
     fields = {
@@ -297,11 +249,7 @@ def empty_episode(asked: Mapping[str, Any], partition_id: str) -> KVBatchMeta:
 
 
 def store_counters() -> dict[str, float]:
-    """Counters of the frame stores and of the retrievers of all nodes, added up since the run began.
-
-    Returns:
-        ``frame_store/<counter>`` and ``retrieval/<counter>``.
-    """
+    """``frame_store/<counter>`` and ``retrieval/<counter>``: sums over all nodes since the run began."""
     total: Counter[str] = Counter()
     for name, nodes in (("frame_store", all_store_stats()), ("retrieval", all_retrieval_stats())):
         for stats in nodes:
@@ -310,14 +258,7 @@ def store_counters() -> dict[str, float]:
 
 
 def engine_counters(servers: Iterable[Any]) -> dict[str, float]:
-    """What the LLM servers were given to look at, added up since the run began.
-
-    Args:
-        servers: Ray's handles of verl's servers; those that count nothing are left out.
-
-    Returns:
-        ``engine_images/<counter>`` (:class:`agentic_video.training.engines.vllm_images.ImageStats`).
-    """
+    """``engine_images/<counter>`` (``ImageStats``): sums over verl's servers, given by Ray's handles, so far."""
     counting = [server for server in servers if hasattr(server, "image_stats")]
     total: Counter[str] = Counter()
     # An empty list, too, has Ray start a cluster where there is none.
@@ -327,18 +268,14 @@ def engine_counters(servers: Iterable[Any]) -> dict[str, float]:
 
 
 class StoreMetrics:
-    """The counters of all stores with their rates since the step before.
-
-    Args:
-        read: Reads the counters.
-    """
+    """The counters of all stores with their rates since the step before."""
 
     def __init__(self, read: Callable[[], Mapping[str, float]] = store_counters):
         self._read = read
         self._before: Mapping[str, float] = {}
 
     def step(self) -> dict[str, float]:
-        """The counters by now, with :func:`~agentic_video.training.logs.metrics.rates_since` the step before."""
+        """The counters by now, with their rates."""
         now = self._read()
         rates, self._before = rates_since(now, self._before), now
         return {**now, **rates}

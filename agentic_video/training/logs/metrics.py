@@ -1,29 +1,8 @@
-"""What is logged about episodes, for each data source and each class of question in it.
+"""Figures of episodes for each data source and each class of question in it; docs/monitoring.md lists them.
 
 The keys are ``train-agentic/<data source>/<figure>`` and, where rows have ``extra_info.class``,
 ``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation,
-``val-agentic/<data source>/greedy/...`` those of its greedy episodes:
-
-=====================  ==============================================================================================
-figure                 mean over the group's episodes of
-=====================  ==============================================================================================
-``accuracy``           the grade of the answer, 0 to 1
-``reward``             what GRPO sees
-``reward_error``       (no mean) standard error of ``reward``, clustered by video; of a validation with several videos
-``calls``              tool calls that were carried out
-``illegal_calls``      requests that were refused
-``frames``             frames that were shown, overview included
-``visual_tokens``      tokens of these frames
-``cache_hits``         share of the frames asked of the store that needn't be decoded (over all episodes together)
-``decode_seconds``     seconds that the store decoded for the episode
-``windows_found``      share of the row's gold windows that a frame of a call falls into (rows with windows)
-``windows_shown``      the same with the first view's frames
-``looks_in_windows``   share of the frames of calls that fall into a gold window (where calls showed some)
-``asides``             what the model was asked beside the episode (where any episode was asked something)
-``aside_tokens``       tokens of these prompts and replies
-``end_<reason>``       whether the episode ended for this reason
-``episodes``           how many episodes there were (no mean)
-=====================  ==============================================================================================
+``val-agentic/<data source>/greedy/...`` those of its greedy episodes.
 """
 
 import re
@@ -42,11 +21,11 @@ from agentic_video.utils.standard_error import clustered_error
 Split = Literal["train", "val"]
 
 MAX_GROUPS = 32
-"""Data sources, and classes of one data source, that get figures of their own; the rest share ``other``."""
+"""Data sources, and classes of a data source, with separate figures; the rest share ``other``."""
 
 MAX_NAME_CHARS = 40
 MAX_TURNS = 8
-"""Turns that have a gap of their own; the last one's holds those of all later ones."""
+"""Turns with a separate gap; the last one's includes all later turns."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _FROM_REWARD = {
     "accuracy": "acc",
@@ -66,11 +45,7 @@ def greedy_name(data_source: str) -> str:
 class GroupNames:
     """Names of data sources and classes as parts of a key, bounded in number and in length.
 
-    The first ones that a run meets keep their names for as long as the run lasts: a file in which every row is its own
-    class must not fill the log.
-
-    Args:
-        limit: Most names of one kind (data sources, or the classes of one data source).
+    The first ones of a run keep their names: a file in which every row is its own class must not fill the log.
     """
 
     def __init__(self, limit: int = MAX_GROUPS):
@@ -78,11 +53,7 @@ class GroupNames:
         self._known: dict[str, set[str]] = defaultdict(set)
 
     def __call__(self, name: str, within: str = "") -> str:
-        """The part of a key that stands for a name.
-
-        Args:
-            within: The data source of a class.
-        """
+        """The part of a key for a name, of a data source or of a class within one."""
         part = _UNSAFE.sub("_", name)[:MAX_NAME_CHARS].strip("_.") or "unknown"
         known = self._known[within]
         if part not in known and len(known) >= self._limit:
@@ -92,13 +63,10 @@ class GroupNames:
 
 
 def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: GroupNames) -> dict[str, float]:
-    """The figures of this module's table.
+    """The figures by key; one that no episode of a group has is missing.
 
     Args:
-        episodes: ``extra_fields`` of finished and scored episodes: ``video_qa``, ``reward_extra_info`` and ``costs``. A
-            figure that no episode of a group has is left out.
-        split: Start of the keys.
-        names: The run's names.
+        episodes: ``extra_fields`` of scored episodes: ``video_qa``, ``reward_extra_info`` and ``costs``.
     """
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for episode in episodes:
@@ -151,21 +119,17 @@ def mean_of(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
 
 
 def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Rates of the frame stores between two readings of their counters.
-
-    Args:
-        now: Counters named ``frame_store/...``, added up since the run began.
-        before: The same at the last step; empty at the first.
+    """Rates of the frame stores between two readings of their counters since the run began.
 
     Returns:
-        ``frame_store/hit_rate`` (share of the frames asked for that needn't be decoded) and
-        ``frame_store/seconds_per_frame`` (of decoding), each where something happened.
+        ``frame_store/hit_rate`` (share of the requested frames that needn't be decoded) and
+        ``frame_store/seconds_per_frame`` (of decoding), each if there was any.
     """
 
     def change(name: str) -> float:
         key = f"frame_store/{name}"
         value, last = now.get(key, 0.0), before.get(key, 0.0)
-        # A store that died and was made again starts at 0.
+        # A store that was recreated starts at 0.
         return value - last if value >= last else value
 
     rates = {}
@@ -177,17 +141,14 @@ def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[s
 
 
 def gap_by_turn(actor: torch.Tensor, rollout: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
-    """How far the engine's probabilities of the generated tokens are from the actor's, turn by turn.
+    """Mean absolute difference between the actor's and the engine's probabilities of generated tokens, turn by turn.
 
-    A gap that opens after the first turn tells that the two don't see the same frames or ids of a tool's answer.
+    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer.
 
     Args:
         actor: Log-probabilities, of shape (sequences, tokens of the response).
         rollout: The engine's, of the same shape.
         mask: 1 for generated tokens, whose runs are the turns.
-
-    Returns:
-        The mean absolute difference of the probabilities for each turn.
     """
     generated = mask.bool()
     begins = generated & ~torch.nn.functional.pad(generated, (1, 0))[:, :-1]

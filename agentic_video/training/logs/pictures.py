@@ -20,25 +20,21 @@ KEY = "val-agentic/episodes"
 
 STORE_BYTES = 64 << 20
 SECONDS_A_VIDEO = 10.0
-"""A validation doesn't wait longer for the pictures of one video."""
+"""Time limit of a video's pictures."""
 
 
 def log_pictures(
     records: Sequence[Record], count: int, backends: Mapping[str, Any], step: int, store: StoreConfig
 ) -> int:
-    """Draw some episodes and hand them to the backends that show pictures.
-
-    A picture is never worth a run: whatever goes wrong is reported, and the run goes on.
+    """Draw some of a validation's episodes for the backends that show pictures; failures are only logged.
 
     Args:
-        records: All episodes of the validation.
         count: Most pictures; none are drawn for 0, or without a backend for them.
         backends: verl's loggers by their name in ``trainer.logger``.
-        step: The step that they are logged at.
         store: How the run reads videos.
 
     Returns:
-        Number of pictures that were logged.
+        Number of logged pictures.
     """
     takers = {name: backends[name] for name in BACKENDS if name in backends}
     if count <= 0 or not takers:

@@ -1,4 +1,4 @@
-"""Ends a run when a node or a process of it is gone: verl would wait for its episodes for ever."""
+"""Ends a run when one of its nodes or processes is gone: verl would wait for its episodes forever."""
 
 import contextlib
 import os
@@ -14,48 +14,38 @@ SECONDS = 5.0
 """Between two looks at the nodes and the actors."""
 EXIT_STATUS = 3
 SAYING_SECONDS = 2.0
-"""Ray passes on what a process has said in its last moments only if it lives a little longer."""
+"""Ray passes on a process's last lines only if it lives a little longer."""
 
 Listing = Callable[[], Iterable[Mapping[str, Any]]]
-"""What lists nodes or actors as Ray does."""
+"""Lists nodes or actors as Ray does."""
 
 
 def gone(used: Mapping[str, str], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Addresses of the nodes that a run uses and that aren't alive any more.
-
-    Args:
-        used: Their addresses, by id.
-        nodes: What Ray says of all nodes (``ray.nodes()``).
-    """
+    """Addresses of the nodes in ``used`` (addresses by id) that ``ray.nodes()`` doesn't list as alive."""
     alive = {node["NodeID"] for node in nodes if node["Alive"]}
     return [address for node, address in used.items() if node not in alive]
 
 
 def died(used: Iterable[str], actors: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The actors that a run uses and that are dead: class, process, place and cause of each.
-
-    Args:
-        used: Their ids.
-        actors: What Ray says of all actors.
-    """
-    wanted = set(used)
+    """Class, process, place and cause of death of the dead ones among the actors whose ids are in ``used``."""
+    ids = set(used)
     return [
         f"{actor['ActorClassName']} (process {actor['Pid']} on {actor['Address']['IPAddress']}) has died{_cause(actor)}"
         for actor in actors
-        if actor["ActorID"] in wanted and actor["State"] == "DEAD"
+        if actor["ActorID"] in ids and actor["State"] == "DEAD"
     ]
 
 
 def _cause(actor: Mapping[str, Any]) -> str:
-    """What Ray knows of an actor's death, after a colon, without what it guesses."""
+    """Ray's cause of an actor's death, after a colon, without its guesses."""
     context = getattr(actor.get("DeathCause"), "actor_died_error_context", None)
-    said = " ".join(str(getattr(context, "error_message", "")).split())
-    said = (said.partition("Worker exit detail: ")[2] or said).partition(" Some common causes")[0]
-    return f": {said.rstrip('.')}" if said else ""
+    text = " ".join(str(getattr(context, "error_message", "")).split())
+    text = (text.partition("Worker exit detail: ")[2] or text).partition(" Some common causes")[0]
+    return f": {text.rstrip('.')}" if text else ""
 
 
 def run_actors() -> list[Mapping[str, Any]]:
-    """All actors of this process's Ray job. ``ray.util.state``, the public way, needs Ray's dashboard."""
+    """All actors of this Ray job; ``ray.util.state``, the public way, needs Ray's dashboard."""
     import ray
     from ray._private.state import actors
 
@@ -64,16 +54,13 @@ def run_actors() -> list[Mapping[str, Any]]:
 
 
 class RunWatch:
-    """Watches the actors that a run began with, and their nodes, from a thread of its own.
+    """Watches a run's first actors, and their nodes, from a thread.
 
-    When one dies, its episodes and what its storage held are lost, but the trainer goes on asking for them. Actors that
-    were made later, such as frame stores, are made anew when they die. A node without any, one of another run on the
-    same cluster say, may go.
+    When one dies, its episodes and stored data are lost, but the trainer keeps asking for them. Later actors, such as
+    frame stores, are recreated when they die. A node without any, as of another run on the cluster, may go.
 
     Args:
-        nodes: What lists the nodes.
-        actors: What lists the actors.
-        end: What is called with a message when one is gone.
+        end: Called with a message when one is gone.
         seconds: Between two looks.
     """
 
@@ -91,14 +78,14 @@ class RunWatch:
         self._done.set()
 
     def _note(self, actors: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> None:
-        """Note the nodes of the run's actors; those that are still being made have none yet."""
+        """Note the nodes of the run's actors; those that are still starting have none yet."""
         addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in nodes}
         homes = {actor["Address"]["NodeID"] for actor in actors if actor["ActorID"] in self._used_actors}
         self._used_nodes |= {home: addresses[home] for home in homes if home in addresses}
 
     def _watch(self) -> None:
         while not self._done.wait(self._seconds):
-            # Where Ray itself can't be asked any more, it ends this process.
+            # If Ray itself is gone, it ends this process.
             with contextlib.suppress(Exception):
                 actors, listed = list(self._actors()), list(self._nodes())
                 self._note(actors, listed)
@@ -110,7 +97,7 @@ class RunWatch:
                 if nodes:
                     self._end(
                         f"{CANNOT_GO_ON}: node {', '.join(nodes)} is gone; bring it back and start the "
-                        "same command, or go on with fewer nodes from the run's model (docs/cluster.md)"
+                        "same command, or continue with fewer nodes from the run's model (docs/cluster.md)"
                     )
                     return
                 if lost:
@@ -122,7 +109,7 @@ class RunWatch:
 
 
 def end_process(message: str) -> None:
-    """Say why, and end this process: its threads wait for what never comes."""
+    """Print why, and end this process, whose threads wait forever."""
     print(message, file=sys.stderr, flush=True)
     time.sleep(SAYING_SECONDS)
     os._exit(EXIT_STATUS)

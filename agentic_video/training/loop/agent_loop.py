@@ -28,10 +28,9 @@ from agentic_video.tools.base import Retriever
 from agentic_video.training.engines.vllm_images import MISSING, MISSING_IMAGES
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop.credit import spread
-from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.outputs import REWARDS, UNTRAINED
 from agentic_video.training.loop.router import RequestId
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
-from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
@@ -50,10 +49,10 @@ VALIDATE = "is_validation"
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """verl's output of an agent loop, whose reward lies where it was earned, if that is known."""
+    """verl's output of an agent loop, with the reward at the turns that earned it, if that is known."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As verl's."""
+        """See verl's."""
         made: dict[str, Any] = super().as_dict()
         if "rm_scores" in made:
             info = self.extra_fields.get(REWARDS) or {}
@@ -62,11 +61,11 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 BANNED = -100.0
-"""What is added to the logits of ids that mustn't be generated."""
+"""Added to the logits of forbidden ids."""
 
 
 def _vllm(request: GenerationRequest) -> dict[str, Any]:
-    """A turn's parameters as ``vllm.SamplingParams`` names them."""
+    """A turn's ``vllm.SamplingParams``."""
     return {
         "max_tokens": request.max_tokens,
         "stop": list(request.stop),
@@ -76,7 +75,7 @@ def _vllm(request: GenerationRequest) -> dict[str, Any]:
 
 
 def _sglang(request: GenerationRequest) -> dict[str, Any]:
-    """A turn's parameters as SGLang's ``SamplingParams`` names them (0.5.12, ``srt/sampling/sampling_params.py``)."""
+    """A turn's ``SamplingParams`` of SGLang 0.5.12 (``srt/sampling/sampling_params.py``)."""
     return {
         "max_new_tokens": request.max_tokens,
         "stop": list(request.stop),
@@ -85,48 +84,36 @@ def _sglang(request: GenerationRequest) -> dict[str, Any]:
     }
 
 
-def turn_parameters(server: str) -> Callable[[GenerationRequest], dict[str, Any]]:
-    """How one of verl's servers (``rollout.name``) is told where a turn ends, and what it mustn't hold.
-
-    Raises:
-        ValueError: That isn't known of this server.
-    """
-    known = {"vllm": _vllm, "sglang": _sglang}
-    if server not in known:
-        raise ValueError(f"actor_rollout_ref.rollout.name: {server} isn't supported; there are {', '.join(known)}")
-    return known[server]
+TURN_PARAMETERS: dict[str, Callable[[GenerationRequest], dict[str, Any]]] = {"vllm": _vllm, "sglang": _sglang}
+"""Sampling parameters of a turn, by verl's server (``rollout.name``)."""
 
 
 class VerlEngine:
     """verl's LLM server as an episode's engine.
 
-    vLLM is given references (:mod:`agentic_video.training.engines.vllm_images`): frames of a store without pixels, and
+    vLLM gets references (:mod:`agentic_video.training.engines.vllm_images`): frames of a store without pixels, and
     pictures that a tool made with theirs the first time, later only if the server asks for them.
 
     Args:
         client: verl's ``LLMServerClient``.
         sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
-        request_id: Whose the requests are: verl's router sends all with the same id to the same engine, ours all of a
-            group. Another one for each engine object.
-        server: Which of verl's servers it is (``rollout.name``): they name sampling parameters differently.
+        request_id: See :class:`~agentic_video.training.loop.router.RequestId`; another one for each engine object.
+        server: ``rollout.name``.
 
     Attributes:
-        seconds: How long was waited for the server so far; where several requests were under way, once.
-
-    Raises:
-        ValueError: A server whose parameters aren't known.
+        seconds: Time spent waiting for the server so far; overlapping requests count once.
     """
 
     def __init__(self, client: Any, sampling_params: dict[str, Any], request_id: str, server: str = "vllm"):
         self._client = client
         self._sampling_params = sampling_params
-        self._parameters = turn_parameters(server)
+        self._parameters = TURN_PARAMETERS[server]
         self._by_reference = server == "vllm"
         self._request_id = request_id
-        # By identity; the frame is kept beside its image so that its identity stays its own.
+        # By identity; the frame is kept with its image so that its identity stays its own.
         self._images: dict[int, tuple[Frame, Image.Image]] = {}
         self._sent: set[str] = set()
-        self._under_way, self._since = 0, 0.0
+        self._running, self._since = 0, 0.0
         self.seconds = 0.0
 
     def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
@@ -146,7 +133,7 @@ class VerlEngine:
         wanted: set[str] = set()
         while True:
             output = await self._ask(request, ids, wanted)
-            # verl goes on with an interrupted turn by itself, and then asks for images that the engine dropped.
+            # verl continues an interrupted turn by itself, and then asks for images that the engine dropped.
             ids += output.token_ids
             log_probs += output.log_probs or []
             reports += [dict(output.extra_fields or {})] if output.token_ids else []
@@ -164,7 +151,7 @@ class VerlEngine:
         )
 
     async def _ask(self, request: GenerationRequest, ids: Sequence[int], wanted: AbstractSet[str]) -> Any:
-        """One request, for what follows the ids that were generated so far."""
+        """Request what follows the ids that were generated so far."""
         # A new dict each time: verl's servers take what they know out of it.
         rest = replace(request, max_tokens=request.max_tokens - len(ids))
         sampling_params = {**self._sampling_params, **self._parameters(rest)}
@@ -174,15 +161,15 @@ class VerlEngine:
             refs = self._references(request.visuals, wanted)
             images = [ref for ref in refs if isinstance(ref, ImageRef)]
             clips = [ref for ref in refs if isinstance(ref, VideoRef)]
-        elif any(isinstance(one, Clip) for one in request.visuals):
+        elif any(isinstance(visual, Clip) for visual in request.visuals):
             raise EngineError("only vLLM takes clips here (rollout.name): set agentic_video.system.frames_as=images")
         else:
             images = list(self.images(frames_of(request.visuals)))
         await yield_fairly()
         loop = asyncio.get_running_loop()
-        if not self._under_way:
+        if not self._running:
             self._since = loop.time()
-        self._under_way += 1
+        self._running += 1
         try:
             return await self._client.generate(
                 request_id=self._request_id,
@@ -194,13 +181,13 @@ class VerlEngine:
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         finally:
-            self._under_way -= 1
-            if not self._under_way:
+            self._running -= 1
+            if not self._running:
                 self.seconds += loop.time() - self._since
             await yield_fairly()
 
     def _references(self, shown: Sequence[Visual], wanted: AbstractSet[str]) -> list[ImageRef | VideoRef]:
-        """Images and clips as references, each picture with its pixels at most once."""
+        """References to images and clips, each picture with its pixels at most once."""
         with_pixels = set(wanted)
         node = node_id() if any(frame.origin for frame in frames_of(shown)) else ""
 
@@ -212,12 +199,12 @@ class VerlEngine:
             return ref
 
         refs: list[ImageRef | VideoRef] = []
-        for one in shown:
-            if isinstance(one, Clip):
-                clip = VideoRef.of(one, node)
+        for visual in shown:
+            if isinstance(visual, Clip):
+                clip = VideoRef.of(visual, node)
                 refs.append(replace(clip, frames=tuple(once(ref) for ref in clip.frames)))
             else:
-                refs.append(once(ImageRef.of(one, node if one.origin else "")))
+                refs.append(once(ImageRef.of(visual, node if visual.origin else "")))
         return refs
 
 
@@ -250,12 +237,12 @@ def node_store(settings: Settings) -> FrameSource:
 
 
 def node_retriever(settings: Settings) -> Retriever | None:
-    """The retriever of this node, one for all agent loops of a process; None where the settings name no model."""
+    """The retriever of this node, one for all agent loops of a process, if the settings name a model."""
     return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
 
 
 class FairSource(CountingSource):
-    """The counting source of an episode; of all episodes whose frames came at once, one continues at a time."""
+    """An episode's counting source; of all episodes whose frames came at once, one continues at a time."""
 
     async def serve(self, request: FrameRequest) -> FrameReply:
         """See :meth:`FrameSource.serve`."""
@@ -266,19 +253,11 @@ class FairSource(CountingSource):
 
 
 def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What verl wants to know of the weights that an episode was generated with.
-
-    Args:
-        reported: What the engine said beside each turn's ids.
-
-    Returns:
-        The latest report, with ``min_global_steps`` and ``max_global_steps`` over all turns (None where no turn has
-        any).
-    """
-    said = [extra for extra in reported if extra]
-    steps = [extra[key] for extra in said for key in ("min_global_steps", "max_global_steps") if key in extra]
+    """The engine's latest report, with ``min_global_steps`` and ``max_global_steps`` over all turns (None without)."""
+    reports = [extra for extra in reported if extra]
+    steps = [extra[key] for extra in reports for key in ("min_global_steps", "max_global_steps") if key in extra]
     return {
-        **(said[-1] if said else {}),
+        **(reports[-1] if reports else {}),
         "min_global_steps": min(steps, default=None),
         "max_global_steps": max(steps, default=None),
     }
@@ -286,15 +265,10 @@ def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @register(AGENT_NAME)
 class VideoAgentLoop(AgentLoopBase):
-    """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data.
+    """Plays one episode; verl gets its ids, mask, log-probabilities, images and the trajectory as plain data.
 
     Args:
-        trainer_config: verl's wrapper around the run's config.
-        server_manager: verl's ``LLMServerClient``.
-        tokenizer: The model's.
-        processor: The model's.
         store: Where frames come from; None: the store of this node.
-        kwargs: What else verl passes, which isn't needed.
     """
 
     def __init__(
@@ -306,8 +280,8 @@ class VideoAgentLoop(AgentLoopBase):
         store: FrameSource | None = None,
         **kwargs: Any,
     ):
-        # Not verl's own constructor: what it makes beside these serves other ways to build prompts, and costs as much
-        # as an episode's own work.
+        # Not verl's constructor: the rest that it makes serves other ways to build prompts, and costs as much as an
+        # episode's own work.
         self.config = trainer_config.config
         self.rollout_config = self.config.actor_rollout_ref.rollout
         self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
@@ -329,26 +303,24 @@ class VideoAgentLoop(AgentLoopBase):
         """Play one episode.
 
         Args:
-            sampling_params: As verl sets them for training or validation.
             row: The row of the data file and verl's own fields (``session_id``: the rollout's number in its group).
 
         Returns:
             One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
-            images, one for each turn; before them one for each aside, where a system's asides are trained on. verl
-            gives all of them the advantage of the last.
+            images, one for each turn; before them one for each side query, where these are trained on. verl gives all
+            of them the advantage of the last.
 
         Raises:
-            VideoError: The video can't be read; verl counts the rollout's group as failed.
-            EngineError: The engine failed; verl counts the rollout's group as failed.
+            VideoError, EngineError: The video or the engine failed; verl counts the rollout's group as failed.
         """
         started = self.loop.time()
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
         rollout_index = int(row.get("session_id", 0))
         rollouts = self.rollout_config.val_kwargs.n if row.get(VALIDATE) else self.rollout_config.n
         if row.get(GREEDY):
-            rollouts = 1  # played once: the router would keep room for others
-        whose = RequestId(str(row.get("uid") or uuid4().hex), str(rollout_index), rollouts)
-        engine = VerlEngine(self.server_manager, sampling_params, whose.unique(), self.rollout_config.name)
+            rollouts = 1  # the router would keep room for others
+        request_id = RequestId(str(row.get("uid") or uuid4().hex), str(rollout_index), rollouts)
+        engine = VerlEngine(self.server_manager, sampling_params, request_id.unique(), self.rollout_config.name)
         system = self.settings.system
         source, retriever = FairSource(self.store), node_retriever(self.settings)
         policies: list[TokenPolicy] = []
@@ -387,7 +359,7 @@ class VideoAgentLoop(AgentLoopBase):
     def _extra_fields(
         self, policy: TokenPolicy, trajectory: Trajectory, qa: VideoQA, source: CountingSource, *, greedy: bool
     ) -> dict[str, Any]:
-        """What verl, the reward and the log read of an episode."""
+        """An episode's data for verl, the reward and the log."""
         looks = looks_at(trajectory, qa.windows)
         return {
             **weight_versions(policy.extra),
@@ -418,9 +390,9 @@ class VideoAgentLoop(AgentLoopBase):
         ]
 
     def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
-        """References to what each sequence was shown, which the store of this node has."""
+        """References of each sequence to what it was shown, which the store of this node has."""
         node = node_id() if ray.is_initialized() else ""
         return [
-            SequenceImages(tuple(_reference(one, node) for one in sequence.visuals), self.settings.frame_store)
+            SequenceImages(tuple(_reference(visual, node) for visual in sequence.visuals), self.settings.frame_store)
             for sequence in sequences
         ]

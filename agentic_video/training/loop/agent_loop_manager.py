@@ -1,11 +1,10 @@
-"""verl's agent-loop workers, whose rollouts go to the trainer without pixels, and the manager that deals questions out.
+"""verl's agent-loop workers, whose rollouts reach the trainer without pixels, and the manager that deals out questions.
 
-A stock worker runs the image processor on all images of a trajectory twice (once for the score, once for the batch), on
-the event loop that all its episodes share, and sends what it makes of them to the trainer as float32. Here references
-and sizes are sent, and the score, which is a function of the trajectory, goes without either.
+A stock worker runs the image processor on all images of a trajectory twice (for the score and for the batch), on the
+event loop that all its episodes share, and sends float32 patches to the trainer. Here references and sizes are sent,
+and the score, a function of the trajectory, needs neither.
 """
 
-import contextlib
 import gc
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -29,26 +28,25 @@ from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
-from agentic_video.training.loop.outputs import key_of
-from agentic_video.training.loop.reward_workers import while_answering
+from agentic_video.training.loop.outputs import UNTRAINED, key_of
+from agentic_video.training.loop.reward_manager import while_answering
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
-from agentic_video.training.loop.untrained import UNTRAINED
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import VideoQA
 from agentic_video.video.processor_rules import processor_rules
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
 INPUTS = "inputs"
-"""In an output's ``multi_modal_data``: what its sequence takes beside its ids, made beforehand."""
+"""In an output's ``multi_modal_data``: its sequence's inputs along with the ids, made beforehand."""
 POSITIONS = "positions"
 """Among these inputs until verl asks for it: the positions of the sequence's tokens."""
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker, with nothing on its event loop that takes long.
+    """verl's worker, with nothing slow on its event loop.
 
-    Where there are no reward workers (``reward.num_workers: 0``), it scores its episodes itself: sending one to another
-    process and back takes longer than a reward by rules.
+    Without reward workers (``reward.num_workers: 0``) it scores its episodes itself: sending one to another process and
+    back takes longer than a reward by rules.
     """
 
     reward_loop_worker_handles: Any
@@ -57,31 +55,22 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles == []:
             manager = load_reward_manager(self.config, self.tokenizer)
-            # what verl calls of a worker's handle
+            # verl calls no more of a worker's handle
             here = SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))
             self.reward_loop_worker_handles = [here]
-        # What is there now stays: looking through all of torch's and transformers' objects takes Python's garbage
-        # collector half a second, in which no episode goes on.
+        # Looking through all of torch's and transformers' objects takes Python's garbage collector half a second, in
+        # which no episode continues.
         gc.collect()
         gc.freeze()
 
     async def prefetch(self, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Have the first views of questions decoded on this node, while its store has nothing else to do.
-
-        Args:
-            rows: The field ``video_qa`` of rows of a data file.
-
-        Returns:
-            How many frames are at hand.
-        """
+        """Decode the first views of questions (``video_qa``) on this node while its store is idle; count the frames."""
         settings = settings_of(self.config)
         rules = processor_rules(self.processor)
         ready = 0
         for row in rows:
-            with contextlib.suppress(RowError):  # the episode will say so itself
-                qa = VideoQA.from_row(row, "row")
-                store, retriever = node_store(settings), node_retriever(settings)
-                ready += await prefetch_opening(settings.system, qa, store, retriever, rules)
+            store, retriever = node_store(settings), node_retriever(settings)
+            ready += await prefetch_opening(settings.system, VideoQA.from_row(row), store, retriever, rules)
         return ready
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
@@ -95,23 +84,23 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         await yield_fairly()
         if kwargs.get("agent_name") != AGENT_NAME or RolloutTraceConfig.get_backend() is not None:
             return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
-        # As verl does it, without hydra's look at the class: that takes a fifth of a short episode's time here.
+        # Without hydra's look at the class, which takes a fifth of a short episode's time.
         del kwargs["agent_name"]
         kwargs.pop("trace", None)
-        played = VideoAgentLoop(DictConfigWrap(self.config), self.llm_client, self.tokenizer, self.processor)
-        output = await played.run(sampling_params, **kwargs)
+        agent_loop = VideoAgentLoop(DictConfigWrap(self.config), self.llm_client, self.tokenizer, self.processor)
+        output = await agent_loop.run(sampling_params, **kwargs)
         return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
-        for one in output if isinstance(output, list) else [output]:
-            if IMAGES in (one.multi_modal_data or {}):
-                one.multi_modal_data[INPUTS] = await run_in_thread(partial(self._inputs, one))
+        for sequence in output if isinstance(output, list) else [output]:
+            if IMAGES in (sequence.multi_modal_data or {}):
+                sequence.multi_modal_data[INPUTS] = await run_in_thread(partial(self._inputs, sequence))
         await super()._agent_loop_postprocess(output, validate, **kwargs)
         if not validate:
             await self._tag_untrained(output, **kwargs)
 
     async def _tag_untrained(self, output: Any, **kwargs: Any) -> None:
-        """Tell the trainer and dynamic sampling of a rollout that isn't trained on."""
+        """Tag a rollout that isn't trained on for the trainer and dynamic sampling."""
         outputs = output if isinstance(output, list) else [output]
         if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
             return
@@ -127,10 +116,10 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        # An episode is scored by its trajectory, which the last output holds whole. verl would pad all outputs to one
-        # batch, which fails on position ids of several sections, and build pixels and positions that no reward reads.
+        # The last output holds the trajectory. verl would pad all outputs to one batch, which fails on position ids of
+        # several sections, and build pixels and positions that no reward reads.
         last = outputs[-1]
-        # A shallow copy: what verl adds to its extra fields and metrics is added to those of the output.
+        # A shallow copy: verl's additions to its extra fields and metrics reach those of the output.
         scored = last.model_copy(update={"multi_modal_data": {WITHOUT_PIXELS: True}})
         scoring = super()._compute_score([scored], kwargs)
         await while_answering(scoring, self.reward_loop_worker_handles or (), settings_of(self.config).reward.timeout)
@@ -151,7 +140,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, multi_modal_inputs: Any, *args: Any
     ) -> torch.Tensor:
         if WITHOUT_PIXELS in multi_modal_inputs:
-            return compute_position_id_with_mask(attention_mask)  # plain ones: nobody reads them
+            return compute_position_id_with_mask(attention_mask)  # not read
         if POSITIONS in multi_modal_inputs:
             made: torch.Tensor = multi_modal_inputs.pop(POSITIONS).unsqueeze(0)
             return made
@@ -159,11 +148,11 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 
 
 class VideoAgentLoopManager(AgentLoopManagerTQ):
-    """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), who get questions in turn.
+    """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), which get questions in turn.
 
-    verl cuts each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
-    up a batch always go to the first. Here the next batch goes on with the worker after the last. Validation goes round
-    by itself: what was had ahead of time for the next batch must not go to other workers.
+    verl deals each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
+    up a batch always reach the first. Here a batch starts with the worker after the last one. Validation has a turn of
+    its own: the prefetched questions of the next batch must not reach other workers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -172,11 +161,7 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         self._next_worker = self._next_validating = 0
 
     def generate_sequences(self, prompts: TensorDict) -> None:
-        """Hand a batch to the workers, without waiting for its rollouts.
-
-        Args:
-            prompts: One row a question.
-        """
+        """Hand a batch, one row a question, to the workers, without waiting for its rollouts."""
         if get_non_tensor_data(prompts, "validate", False):
             dealt, self._next_validating = self._dealt(prompts, self._next_validating)
         else:
@@ -184,10 +169,10 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         ray.get([worker.generate_sequences.remote(rows) for worker, rows in dealt])
 
     def prefetch(self, *batches: TensorDict) -> None:
-        """Have the first views of the next batches decoded on the nodes that will play them, without waiting for them.
+        """Start decoding the first views of the next batches on the nodes that will play them.
 
         Args:
-            batches: One row a question: what :meth:`generate_sequences` gets next for training, call by call.
+            batches: Of the next training calls of :meth:`generate_sequences`.
         """
         first = self._next_worker
         for prompts in batches:
@@ -196,7 +181,7 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
                 worker.prefetch.remote(list(rows["video_qa"]))
 
     def _dealt(self, prompts: TensorDict, first: int) -> tuple[list[tuple[Any, TensorDict]], int]:
-        """The workers from the first on, with the rows of each, and the one after the last."""
+        """The workers from the first on, with the rows of each, and the next one's number."""
         shares = turns(len(prompts), len(self.agent_loop_workers), first)
         ends = torch.tensor([count for _, count in shares]).cumsum(0).tolist()
         # No slices: the unfinished questions of a checkpoint come with jagged tensors, which can't be sliced.
@@ -208,16 +193,7 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
 
 
 def turns(rows: int, workers: int, first: int) -> list[tuple[int, int]]:
-    """How many rows each worker gets when they are dealt out one by one.
-
-    Args:
-        rows: To deal out.
-        workers: Number of workers.
-        first: The worker that gets the first row.
-
-    Returns:
-        (worker, rows), in the order in which they get their first; none without a row.
-    """
+    """(worker, rows) of those that get any when rows are dealt out one at a time, from the worker ``first`` on."""
     each, more = divmod(rows, workers)
     shares = [((first + place) % workers, each + (place < more)) for place in range(workers)]
     return [(worker, count) for worker, count in shares if count]

@@ -1,4 +1,4 @@
-"""Credit by turn (``agentic_video.credit: turn``): each turn's tokens get the advantage of what was earned from it on.
+"""Credit by turn (``agentic_video.credit: turn``): each turn's tokens get the advantage of what follows from it on.
 
 Outcome rewards give every token of an episode the same advantage. Where a system's ``Score`` says what single turns
 earned, the advantage of turn t is its return, r_t + gamma * r_(t+1) + ..., less the mean and over the standard
@@ -26,16 +26,16 @@ EPSILON = 1e-6
 
 
 def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) -> dict[str, float]:
-    """What each turn earned, as keys that are the same for all episodes of a system.
+    """Rewards of turns, under keys that are the same for all episodes of a system.
 
     Args:
         reward: Of the episode.
-        turns: What the score says of its turns, in order; what is left of the reward is the last turn's.
+        turns: The score's rewards of turns, in order; the rest of the reward is the last turn's.
         played: Turns of the episode.
         most: Turns that an episode may have.
 
     Raises:
-        ValueError: The score speaks of more turns than were played.
+        ValueError: The score has more turns than were played.
     """
     if len(turns) > played:
         raise ValueError(f"Score.turns has {len(turns)} rewards for an episode of {played} turns")
@@ -45,15 +45,12 @@ def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) 
 
 
 def spread(scores: torch.Tensor, mask: torch.Tensor, info: Mapping[str, float]) -> torch.Tensor:
-    """An output's reward at the ends of the turns that earned it.
+    """An output's reward at the ends of the turns that earned it; unchanged if ``info`` has no turns.
 
     Args:
         scores: verl's: the reward at the last token, of shape (tokens,).
         mask: 1 for generated tokens, whose runs are the turns.
         info: ``reward_extra_info``.
-
-    Returns:
-        As ``scores``, with the same sum; unchanged where ``info`` says nothing about turns.
     """
     earned = [info[key] for number in range(1, len(info) + 1) if (key := f"{TURN_REWARD}{number}") in info]
     if not earned:
@@ -75,18 +72,16 @@ def by_turn(
     config: Any = None,
     **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Group-relative returns by turn.
+    """Group-relative returns by turn; a turn that no other rollout of its group has reached has the advantage 0.
 
     Args:
         token_level_rewards: Each turn's at its last token, of shape (rollouts, tokens).
         response_mask: 1 for generated tokens, whose runs are the turns, of the same shape.
-        index: Of each rollout its group.
+        index: Each rollout's group.
         config: verl's ``algorithm``: ``gamma`` from turn to turn, and ``norm_adv_by_std_in_grpo``.
-        others: What verl gives other estimators.
 
     Returns:
-        Advantages and returns, of the same shape, 0 where the mask is. A turn that no other rollout of its group has
-        got to has the advantage 0: there is nothing to compare it with.
+        Advantages and returns, of the same shape, 0 where the mask is.
     """
     settings = config if config is not None else {}
     gamma = float(settings.get("gamma", 1.0))

@@ -1,6 +1,7 @@
-"""The reward manager that verl calls for every finished episode."""
+"""The reward manager that verl calls for every finished episode, and the watch over reward workers."""
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -17,37 +18,33 @@ from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import check_function, score_episode
 from agentic_video.training.loop.credit import turn_rewards
-from agentic_video.training.loop.outputs import REWARDS
-from agentic_video.training.loop.untrained import UNTRAINED
+from agentic_video.training.loop.outputs import REWARD_KEY, REWARD_KEY_UNITS, REWARDS, UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.utils.time_limit import TimeLimitError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.node_store import NodeFrameStore
 from agentic_video.video.source import DrawnSource
 
+T = TypeVar("T")
 ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
 GraderName = Literal["judge", "verifier"]
 
 REWARD_MANAGER_NAME = "video_agent"
-REWARD_KEY = "reward_key"
-"""The reward as a metric of dynamic sampling."""
-REWARD_KEY_UNITS = 1e4
-"""``reward_key`` counts in units of one over this."""
 
 
 def reward_info(
     trajectory: Trajectory, score: Score, failed: Collection[GraderName] = (), untrained_ends: Collection[str] = ()
 ) -> dict[str, float]:
-    """What is logged about one episode; the keys are always the same for one system.
+    """An episode's ``reward_extra_info``; the keys are the same for all episodes of a system.
 
     ``reward_key`` is the reward in units of 1e-4, rounded: groups are dropped when it is the same for all members,
     which is VideoZoomer's "std below 1e-4" without its dependence on rounding errors of a mean.
 
     Args:
-        failed: Who gave no verdict and was counted as "wrong".
-        untrained_ends: The system's.
+        failed: Graders that gave no verdict, which counts as "wrong".
     """
     info = {
         "reward": score.reward,
@@ -72,8 +69,8 @@ def graders_of(settings: Settings, router: str | None, reward_model: str | None)
     """The graders of a run.
 
     Args:
-        router: Address (host and port) behind which verl serves a reward model, if it does.
-        reward_model: Path of that model, which is its name there.
+        router: Address (host and port) at which verl serves a reward model, if it does.
+        reward_model: Path of that model, its name there.
     """
 
     def located(config: ConfigT) -> ConfigT:
@@ -91,10 +88,10 @@ def graders_of(settings: Settings, router: str | None, reward_model: str | None)
 async def score_with_fallback(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, settings: Settings
 ) -> tuple[Score, set[GraderName]]:
-    """Score an episode; a grader that gives no verdict is dealt with as its ``on_failure`` says.
+    """Score an episode; ``on_failure`` says what happens when a grader gives no verdict.
 
     Returns:
-        The score, and who failed and was counted as "wrong".
+        The score, and the graders that failed and count as "wrong".
 
     Raises:
         EndpointError: No verdict, and the policy is ``drop_group``.
@@ -128,16 +125,12 @@ class VideoAgentRewardManager(RewardManagerBase):
     ):
         super().__init__(config, tokenizer, compute_score)
         self.settings = settings_of(config)
-        check_function(self.settings.reward)  # says now if it can't be had
+        check_function(self.settings.reward)  # fails here if it can't be imported
         reward_model = OmegaConf.select(config, "reward.reward_model.model_path")
         self.graders = graders_of(self.settings, reward_router_address, reward_model)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
-        """Score the last output of one episode.
-
-        Raises:
-            EndpointError: A grader gave no verdict and its policy is ``drop_group``: verl drops the group.
-        """
+        """Score the last output of one episode; verl drops the group of one that raises."""
         fields = data[-1:].non_tensor_batch["tool_extra_fields"][0]
         trajectory = Trajectory.from_dict(fields["trajectory"])
         qa = VideoQA.from_row(fields["video_qa"])
@@ -150,24 +143,59 @@ class VideoAgentRewardManager(RewardManagerBase):
 
 
 class _SilentJudge(Judge):
-    """Stands in for a judge that failed: every answer is wrong."""
+    """Stands in for a failed judge: every answer is wrong."""
 
     async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
         return 0.0
 
 
 class _SilentVerifier(Verifier):
-    """Stands in for a verifier that failed: it says nothing, which is never right."""
+    """Stands in for a failed verifier: an empty reply is never right."""
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         return ""
 
 
 class _NoFrames(DrawnSource):
-    """Stands in for the frames of a verifier that failed: they may be what couldn't be had."""
+    """Stands in for the frames of a failed verifier, which may be the cause."""
 
     def facts(self, path: str) -> VideoInfo:
         return VideoInfo(path, 1.0, 1, 1.0, 28, 28, 0, False, "none", "rgb24", 0.0)
 
     def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         return []
+
+
+async def while_answering(scoring: Coroutine[Any, Any, T], workers: Sequence[Any], seconds: float) -> T:
+    """Await a coroutine that waits for reward workers, for as long as they answer at all.
+
+    A reward has its own time limit, which a function evades that never releases the interpreter, such as a regular
+    expression that backtracks: its worker's event loop stands still.
+
+    Args:
+        workers: Handles of Ray actors; others aren't asked.
+        seconds: Interval at which workers are asked for a sign of life, and their time to give it; 0: never.
+
+    Raises:
+        TimeLimitError: A worker gave none.
+    """
+    task = asyncio.ensure_future(scoring)
+    try:
+        while not (await asyncio.wait({task}, timeout=seconds or None))[0]:
+            signs = [worker.__ray_call__.remote(_alive) for worker in workers if hasattr(worker, "__ray_call__")]
+            try:
+                await asyncio.wait_for(asyncio.gather(*signs), seconds)
+            except TimeoutError as error:
+                if task.done():
+                    break
+                raise TimeLimitError(
+                    f"a reward worker gave no sign of life for {seconds:g} s: a reward function keeps the "
+                    "interpreter to itself (a regular expression?); agentic_video.reward.timeout can't end it"
+                ) from error
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _alive(_worker: object) -> bool:
+    return True

@@ -1,8 +1,8 @@
-"""Which engine a request goes to: the rollouts of a group go to the same one.
+"""Routing of requests: all rollouts of a group go to one engine.
 
 They share the question, the overview and often the frames that they ask for, so one engine computes and keeps what
-sixteen would each compute for themselves. verl's own router knows rollouts only, and sends each to whoever has least
-to do (``verl/workers/rollout/router.py``).
+sixteen would each compute for themselves. verl's own router knows rollouts only, and sends each to the least loaded
+engine (``verl/workers/rollout/router.py``).
 """
 
 from collections import OrderedDict
@@ -16,33 +16,27 @@ from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 MAX_GROUPS = 10_000
-"""Groups that are remembered, where the yaml doesn't say: many steps' worth."""
+"""Groups that are remembered by default: many steps' worth."""
 FULL = 64
-"""Requests at a time from which on an engine counts as full, where the yaml doesn't say."""
+"""Concurrent requests from which on an engine counts as full by default."""
 PACKAGED = "pkg://"
-"""What a path begins with that names a file inside an installed package."""
+"""Prefix of a path inside an installed package."""
 
 
 class RequestId(NamedTuple):
-    """Whose a request is.
-
-    Attributes:
-        group: verl's uid of the question.
-        session: The rollout's number in its group.
-        rollouts: How many the group has.
-    """
+    """Group (verl's uid), the rollout's number there, and the number of rollouts in the group."""
 
     group: str
     session: str
     rollouts: int
 
     def unique(self) -> str:
-        """The id as text, different each time: a rollout may be played anew under the same numbers."""
+        """The id as text, different each time: a rollout may be played again under the same numbers."""
         return f"{self.group}:{self.session}:{self.rollouts}:{uuid4().hex[:8]}"
 
     @classmethod
     def read(cls, text: str) -> "RequestId":
-        """Whose a request is; one with an id of another form is a group by itself."""
+        """Parse an id; one of another form is a group by itself."""
         parts = text.rsplit(":", 3)
         if len(parts) == 4 and parts[2].isdigit():
             return cls(parts[0], parts[1], int(parts[2]))
@@ -50,11 +44,7 @@ class RequestId(NamedTuple):
 
 
 def packaged_path(path: str | None) -> str | None:
-    """A router's yaml by its place on this machine: verl takes a path, and packages lie elsewhere on each.
-
-    Args:
-        path: e.g. ``pkg://agentic_video.training/router.yaml``; anything else is returned as it is.
-    """
+    """The path on this machine of ``pkg://agentic_video.training/router.yaml``; others are returned unchanged."""
     if not path or not path.startswith(PACKAGED):
         return path
     package, _, name = path.removeprefix(PACKAGED).partition("/")
@@ -79,17 +69,14 @@ class _Group:
 class GroupRouter(GlobalRequestLoadBalancer):
     """verl's router by group (``rollout.router_config_path``; runs as a Ray actor, one for all agent-loop workers).
 
-    A group's first request goes to the engine that has least to do: requests under way, and rollouts to come of the
-    groups that are there already. All others of the group follow it. Only when its engine is full and another has less
-    than half to do is a further rollout sent there; it then stays there.
+    A group's first request goes to the least loaded engine: running requests, and rollouts to come of its groups. All
+    others of the group follow it. Only when its engine is full and another has less than half the load does a further
+    rollout go to that one, and stay there.
 
     Args:
         servers: Handles of the engines by their id.
-        config: The router's yaml: ``max_groups`` (the ones asked for longest ago are forgotten) and ``full`` (requests
-            at a time from which on an engine counts as full).
-
-    Raises:
-        ValueError: A number that makes no sense.
+        config: The router's yaml: ``max_groups`` (the least recent ones are forgotten) and ``full`` (concurrent
+            requests from which on an engine counts as full).
     """
 
     def __init__(self, servers: dict[str, Any], config: Mapping[str, Any] | None = None):
@@ -103,14 +90,7 @@ class GroupRouter(GlobalRequestLoadBalancer):
         self._to_come: dict[str, int] = dict.fromkeys(servers, 0)
 
     def acquire_server(self, request_id: str) -> tuple[str, Any]:
-        """The engine for a request; see :meth:`release_server`.
-
-        Returns:
-            Id and handle of the engine.
-
-        Raises:
-            RuntimeError: There is no engine.
-        """
+        """Id and handle of the engine for a request."""
         if not self._servers:
             raise RuntimeError("No available servers in load balancer")  # verl's clients wait when they read this
         group_id, session, rollouts = RequestId.read(request_id)
@@ -134,21 +114,20 @@ class GroupRouter(GlobalRequestLoadBalancer):
         return engine, self._servers[engine]
 
     def add_servers(self, servers: dict[str, Any]) -> None:
-        """Engines that join, some of them anew: groups that didn't ask for anything meanwhile are still theirs."""
+        """Add engines, or return them: groups that requested nothing meanwhile are still theirs."""
         super().add_servers(servers)
         for server_id in servers:
             left = sum(group.to_come for group in self._groups.values() if group.home == server_id)
             self._to_come.setdefault(server_id, left)
 
     def remove_servers(self, server_ids: list[str]) -> None:
-        """Engines that leave; their groups move when they ask for something."""
+        """Remove engines; their groups move with their next request."""
         super().remove_servers(server_ids)
         for server_id in server_ids:
             self._to_come.pop(server_id, None)
 
     def clear_sticky_cache(self) -> dict[str, Any]:
-        """Forget where the groups are, so that they spread anew, over engines that joined too; not what they have still
-        to come: most of one that is under way may be over."""
+        """Forget the groups' engines, so that they spread again, over new engines too, but not their rollouts."""
         cleared = len(self._groups)
         for group in self._groups.values():
             group.home, group.seen = "", dict.fromkeys(group.seen, "")
@@ -156,15 +135,15 @@ class GroupRouter(GlobalRequestLoadBalancer):
         return {"cleared_entries": cleared, "server_loads": dict(self._inflight_requests)}
 
     def get_status(self) -> dict[str, Any]:
-        """verl's figures, with how many groups are remembered."""
+        """verl's figures, with the number of remembered groups."""
         return {**super().get_status(), "groups": len(self._groups)}
 
     def _idlest(self) -> str:
-        """The engine with least to do and to come; the first of several."""
-        return min(self._servers, key=lambda one: self._inflight_requests[one] + self._to_come[one])
+        """The least loaded engine; the first of several."""
+        return min(self._servers, key=lambda server: self._inflight_requests[server] + self._to_come[server])
 
     def _with_room(self, home: str) -> str:
-        """The engine for a further rollout of a group: its own, unless that is full and another has room."""
+        """The engine for a further rollout of a group: the group's, unless that is full and another has room."""
         if self._inflight_requests[home] < self._full:
             return home
         other = self._idlest()
@@ -178,12 +157,7 @@ class GroupRouter(GlobalRequestLoadBalancer):
 
 
 class OneEngineClient(LLMServerClient):
-    """verl's client where there is one engine and no other will join: the router isn't asked before each turn.
-
-    Args:
-        engine: Its id and its handle.
-        options: Of verl's client.
-    """
+    """verl's client of a single engine (id and handle): the router isn't asked before each turn."""
 
     def __init__(self, *, engine: tuple[str, Any], **options: Any):
         super().__init__(**options)
@@ -197,7 +171,7 @@ class OneEngineClient(LLMServerClient):
 
 
 def client_of(manager: LLMServerManager) -> LLMServerClient:
-    """The client of servers that stay the same, as the synchronous trainer's do."""
+    """The client of a fixed set of servers, as the synchronous trainer's."""
     if len(manager.server_addresses) > 1:
         return manager.get_client()
     engine = (manager.server_addresses[0], manager.server_handles[0])

@@ -1,4 +1,4 @@
-"""The next batch's rows, drawn while the actor is updated, so that its first views can be decoded in the meantime."""
+"""Rows of the next batch, drawn while the actor is updated, so that its first views are decoded in the meantime."""
 
 import copy
 from collections import deque
@@ -9,7 +9,7 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils
 
-from agentic_video.training.ppo.filtered_groups import oversampled
+from agentic_video.training.ppo.replay_buffer import oversampled
 
 # The mixin goes before verl's trainer; only type checkers see it as one itself.
 _Base: Any = PPOTrainerSync if TYPE_CHECKING else object
@@ -36,7 +36,7 @@ class LookAhead(_Base):
             self._look_ahead()
 
     def prepare_step(self) -> Any:
-        """verl's hook that hands a step's questions out: also those of ``agentic_video.oversample``."""
+        """verl's hook that deals out a step's questions: also those of ``agentic_video.oversample``."""
         prepared = super().prepare_step()
         if more := oversampled(self.config):
             self._add_prompts_to_generate(more)

@@ -1,19 +1,23 @@
-"""verl's trainers, which also log what the episodes did."""
+"""verl's trainers with this package's workers, replay buffers and logs."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import ray
-from omegaconf import DictConfig, open_dict
+import transfer_queue as tq
+from omegaconf import DictConfig, OmegaConf, open_dict
+from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
 from agentic_video.report.format_alarm import FormatAlarm
+from agentic_video.training.engines.checkpoints import newest_checkpoint
 from agentic_video.training.logs.episode_log import (
     EpisodeWriter,
     StoreMetrics,
@@ -25,20 +29,19 @@ from agentic_video.training.logs.episode_log import (
     sampled_reward,
     watched_validation,
 )
-from agentic_video.training.logs.metrics import GroupNames, group_metrics
+from agentic_video.training.logs.metrics import GroupNames, gap_by_turn, group_metrics
 from agentic_video.training.logs.pictures import log_pictures
 from agentic_video.training.logs.run_watch import RunWatch, end_process, run_actors
 from agentic_video.training.loop.credit import BY_TURN
 from agentic_video.training.loop.outputs import REWARDS
 from agentic_video.training.loop.router import client_of, packaged_path
-from agentic_video.training.loop.untrained import Untrained
-from agentic_video.training.ppo.filtered_groups import LimitedDrops
 from agentic_video.training.ppo.look_ahead import LookAhead
-from agentic_video.training.ppo.restored import Restored
-from agentic_video.training.ppo.steps import take_epochs
+from agentic_video.training.ppo.replay_buffer import extended
+from agentic_video.training.ppo.runs import clear_trained, keep_wandb_run, take_epochs
+from agentic_video.training.ppo.untrained import Untrained
 from agentic_video.training.ppo.updates import EvenUpdates
 from agentic_video.training.ppo.validation import WithGreedy, validation_batch
-from agentic_video.training.seams.patches import STALL_SECONDS
+from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWorker
 
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
@@ -47,20 +50,15 @@ SURPLUS = "training/filter_groups/discarded_surplus_samples"
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
-class EpisodeLog(_Base):
-    """What episodes did, logged by any of verl's trainers that it is mixed into.
+class VideoTrainer(_Base):
+    """Common extensions of all our trainers.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
     class (:mod:`agentic_video.training.logs.metrics`), in training and in validation; the counters of frame stores,
     retrievers and engines; and some episodes of each validation as pictures.
 
     Attributes:
-        verl_mode: What verl calls the trainer that this is mixed into.
-        group_names: Names of data sources and classes in the log.
-        stores: The counters of frame stores and retrievers.
-        watch: Looks for signs that the run collapses.
-        format_alarm: Looks whether the first episodes keep the format.
-        writer: Writes some of each step's episodes as records, and what those of validations earned.
+        verl_mode: verl's name of the trainer that this is mixed into.
     """
 
     verl_mode: ClassVar[str]
@@ -82,10 +80,23 @@ class EpisodeLog(_Base):
         self.format_alarm = FormatAlarm(settings_of(config).log.format_alarm_after)
         self.writer = EpisodeWriter.of(config)
 
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        ours = {ActorRolloutRefWorker: VideoActorWorker, DetachActorWorker: VideoDetachWorker}
+        for role, worker in self.role_worker_mapping.items():
+            if (kind := worker.__ray_actor_class__) in ours:
+                self.role_worker_mapping[role] = ray.remote(ours[kind])
+
     def _build_replay_buffer(self) -> Any:
-        buffer = super()._build_replay_buffer()
-        buffer.stall_seconds = float(self.config.agentic_video.get("stall_seconds", STALL_SECONDS))
-        return buffer
+        groups: Any = OmegaConf.select(self.config, "algorithm.filter_groups") or {}
+        most = groups.get("max_num_gen_batches", None) or 0
+        with open_dict(self.config):
+            if most > 0:  # verl has the key, and warns that it ignores it
+                groups.max_num_gen_batches = 0
+            buffer = super()._build_replay_buffer()
+            if most > 0:
+                groups.max_num_gen_batches = most
+        return extended(buffer, self.config, most)
 
     def _init_dataloader(self) -> None:
         if self.config.data.get("val_batch_size") is None and self.config.trainer.device != "cpu":
@@ -93,28 +104,54 @@ class EpisodeLog(_Base):
         super()._init_dataloader()
         if not self.steps_per_epoch:
             raise ValueError(
-                f"data.train_files: {len(self.train_dataset)} usable rows don't fill a batch of "
-                f"data.train_batch_size={self.config.data.train_batch_size} "
-                f"(data.train_max_samples={self.config.data.get('train_max_samples', -1)})"
+                f"data.train_batch_size={self.config.data.train_batch_size}: only {len(self.train_dataset)} usable "
+                f"rows in data.train_files (data.train_max_samples={self.config.data.get('train_max_samples', -1)})"
             )
         take_epochs(self)
         if self.config.agentic_video.get("validate_greedy", False):
             self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 
+    def _load_checkpoint(self) -> None:
+        """Resume from the newest checkpoint that is whole; verl takes the one that its tracker names."""
+        trainer = self.config.trainer
+        if trainer.resume_mode != "auto":
+            super()._load_checkpoint()
+        else:
+            named = trainer.get("resume_from_path")
+            found = newest_checkpoint(trainer.default_local_dir)
+            with open_dict(self.config):
+                trainer.resume_mode, trainer.resume_from_path = "resume_path" if found else "disable", found
+                try:
+                    super()._load_checkpoint()
+                finally:
+                    trainer.resume_mode, trainer.resume_from_path = "auto", named
+        if self.verl_mode != "sync" and self.global_steps:
+            clear_trained()
+
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         """verl's training, which ends when one of its nodes or processes does."""
+        keep_wandb_run(self.config.trainer)
         watch = RunWatch(ray.nodes, run_actors, end_process)
         try:
             return super().fit(*args, **kwargs)
         finally:
             watch.stop()
 
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        if self.config.actor_rollout_ref.rollout.calculate_log_probs:
+            names = ["old_log_probs", "rollout_log_probs", "response_mask"]
+            data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
+            padded = data.to_padded_tensor()
+            metrics.update(gap_by_turn(*(padded[name] for name in names)))
+        return batch
+
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
         episodes = final_extras(batch)
         metrics.update(episode_metrics(episodes))
         metrics.update(group_metrics(episodes, "train", self.group_names))
-        if self.config.actor_rollout_ref.rollout.n > 1:  # one rollout alone is compared with nothing
+        if self.config.actor_rollout_ref.rollout.n > 1:  # a single rollout is compared with nothing
             metrics["episode/groups_alike"] = groups_alike(episodes)
         metrics["episode/reward_sampled"] = sampled_reward(
             [episode[REWARDS]["reward"] for episode in episodes],
@@ -123,13 +160,15 @@ class EpisodeLog(_Base):
             int(metrics.get(SURPLUS, 0)),
         )
         metrics.update(self.stores.step())
-        metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
+        servers = [server for manager in self._rollout_server_managers() for server in manager.server_handles]
+        metrics.update(engine_counters(servers))
         signs, new = self.watch.step(self.global_steps, metrics)
         metrics.update(signs)
-        alarm, said = self.format_alarm.step((one[REWARDS].get("format", 1.0), one["trajectory"]) for one in episodes)
+        formats = ((episode[REWARDS].get("format", 1.0), episode["trajectory"]) for episode in episodes)
+        alarm, text = self.format_alarm.step(formats)
         metrics.update(alarm)
-        for text in [*new, *filter(None, [said])]:
-            print(f"{WARNING} step {self.global_steps}: {text}", flush=True)
+        for warning in [*new, *filter(None, [text])]:
+            print(f"{WARNING} step {self.global_steps}: {warning}", flush=True)
         self.writer.write(self.global_steps, episodes)
 
     def _validate(self) -> dict[str, float]:
@@ -145,7 +184,7 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(VideoTrainer, Untrained, EvenUpdates, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
@@ -156,18 +195,14 @@ class VideoAgentTrainer(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAh
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(
-    EpisodeLog, Untrained, EvenUpdates, LimitedDrops, Restored, PPOTrainerColocateAsync
-):
-    """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
+class VideoAgentTrainerColocateAsync(VideoTrainer, Untrained, EvenUpdates, PPOTrainerColocateAsync):
+    """verl's trainer that plays a batch ahead on the same GPUs; interrupted episodes continue with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(
-    EpisodeLog, Untrained, EvenUpdates, LimitedDrops, Restored, PPOTrainerSeparateAsync
-):
-    """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
+class VideoAgentTrainerSeparateAsync(VideoTrainer, Untrained, EvenUpdates, PPOTrainerSeparateAsync):
+    """verl's trainer with separate GPUs for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

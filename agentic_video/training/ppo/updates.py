@@ -1,9 +1,8 @@
-"""As many optimizer updates a step as the config says, also where an episode is several sequences.
+"""Optimizer updates of a step: as many as configured, also where an episode is several sequences.
 
-verl cuts a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and fills the last one up with padding. Where
-a system's context has an episode be one row a turn (``latest_evidence``), or asides are rows of their own, that makes
-two or three updates of a step that should be one, the last of a few rows, whose tokens then weigh a multiple. And of
-several updates the last would have all of the padding.
+verl splits a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and pads the last one. Where each turn is a
+row (context ``latest_evidence``), or side queries are, a step that should be one update would be two or three, the last
+of a few rows, whose tokens weigh a multiple. And of several updates the last would have all of the padding.
 """
 
 import math
@@ -49,20 +48,15 @@ class EvenUpdates(_Base):
 
 
 def _padding(batch: Any) -> list[bool]:
-    """Of each row whether it is there only to fill the batch up."""
+    """Flags of the rows that only fill the batch up."""
     return [bool(tag.get("is_padding", False)) for tag in batch.tags]
 
 
 def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[int]:
-    """The order of rows in which each update has its share of the padding.
+    """The order of rows in which each update has its share of the padding; each row stays with its rank.
 
     Args:
-        padding: Of each row whether it is padding: rank after rank, of each its updates one after the other.
-        ranks: How many share an update.
-        updates: Of the step.
-
-    Returns:
-        The rows' numbers; each stays with its rank, and real rows, like padding, in their order.
+        padding: Flags of the rows, rank after rank, of each its updates one after the other.
     """
     share = len(padding) // ranks
     order: list[int] = []
@@ -77,7 +71,7 @@ def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[in
 
 
 def fixed_micro_batch(config: DictConfig) -> int:
-    """The number of rows that a rank's share of an update must be a multiple of; 1 where micro-batches are by tokens.
+    """Rows of which a rank's share of an update must be a multiple; 1 where micro-batches are by tokens.
 
     Args:
         config: verl's ``actor_rollout_ref`` block.
@@ -93,7 +87,7 @@ def fixed_micro_batch(config: DictConfig) -> int:
 
 @contextmanager
 def rows_an_update(config: DictConfig, rows: int) -> Iterator[None]:
-    """verl computes the rows of an update from two keys: have them say so many meanwhile."""
+    """Set the two keys from which verl computes the rows of an update."""
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     before = actor.ppo_mini_batch_size, rollout.n
     actor.ppo_mini_batch_size, rollout.n = rows, 1

@@ -1,4 +1,4 @@
-"""Batches of a validation: how large they are, and each question asked twice, as the recipe samples and greedily."""
+"""Batches of a validation: their size, and each question twice, sampled as in the recipe and greedily."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,14 +12,11 @@ from agentic_video.report.held_out import GREEDY
 from agentic_video.training.logs.metrics import greedy_name
 
 ROLLOUTS = "__rollout_n__"
-"""In a row of a validation: how many episodes verl plays on it."""
+"""In a row of a validation: verl's number of episodes on it."""
 
 
 def validation_batch(config: DictConfig) -> int:
-    """Questions of a validation that fill all places of the engines, as verl waits for the slowest of each batch.
-
-    All questions at a time, which is verl's way, would have each of them hold its first frames from the start.
-    """
+    """Questions that fill all places of the engines; verl's default, all at a time, would hold all first frames."""
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     gpus = int(trainer.nnodes) * int(trainer.n_gpus_per_node)
     alone = [OmegaConf.select(rollout, key) or 0 for key in ("nnodes", "n_gpus_per_node")]
@@ -28,13 +25,11 @@ def validation_batch(config: DictConfig) -> int:
 
 
 class WithGreedy:
-    """Batches of a validation with each of their questions a second time, to be answered greedily, once.
-
-    verl counts the two apart: the second carries another data source, see :func:`greedy_name`.
+    """A validation's batches with each question a second time, under another data source, answered greedily once.
 
     Args:
         loader: verl's batches of rows: arrays and tensors by name.
-        rollouts: Episodes that verl plays on each question (``val_kwargs.n``).
+        rollouts: Episodes on each question (``val_kwargs.n``).
     """
 
     def __init__(self, loader: Iterable[Mapping[str, Any]], rollouts: int):

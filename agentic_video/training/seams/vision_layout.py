@@ -1,7 +1,7 @@
-"""What a vision tower needs to know of its pictures' sizes, made once for each size.
+"""Positions and windows of pictures in a vision tower, computed once for each size.
 
-transformers makes it picture by picture with a dozen small operations each, in every forward pass. Without an
-accelerator, and with a tiny model, this takes an eighth of an actor's time; most pictures of a run have the same size.
+transformers computes them picture by picture with a dozen small operations each, in every forward pass; most pictures
+of a run have the same size.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,24 +13,26 @@ from typing import Any
 import torch
 
 SIZES = 1024
-"""So many sizes are kept."""
+"""Sizes that are kept."""
 Layout = tuple[torch.Tensor, torch.Tensor]
 """Window indices and ends, or corners and their weights."""
 
 
-def laid_out_once(modeling: ModuleType) -> None:
-    """Have a model's module look positions and windows up, which are the same for all pictures of one size.
+def cache_by_size(modeling: ModuleType) -> None:
+    """Have transformers' module of Qwen2.5-VL or Qwen3-VL look up positions and windows.
 
-    Args:
-        modeling: transformers' module of Qwen2.5-VL or Qwen3-VL.
+    Raises:
+        AttributeError: The module has no function of that name any more.
     """
-    for name, given, joined in (
-        ("get_vision_position_ids", {"position_ids"}, _joined_positions),
-        ("get_vision_window_index", {"window_index", "cu_window_seqlens"}, _joined_windows),
-        ("get_vision_bilinear_indices_and_weights", {"bilinear_indices", "bilinear_weights"}, _joined_corners),
-    ):
-        if hasattr(modeling, name):
-            setattr(modeling, name, _by_size(getattr(modeling, name), given, joined))
+    functions: list[tuple[str, set[str], Callable[..., Any]]]
+    functions = [("get_vision_position_ids", {"position_ids"}, _joined_positions)]
+    if "qwen2_5" in modeling.__name__:
+        functions.append(("get_vision_window_index", {"window_index", "cu_window_seqlens"}, _joined_windows))
+    else:
+        precomputed = {"bilinear_indices", "bilinear_weights"}
+        functions.append(("get_vision_bilinear_indices_and_weights", precomputed, _joined_corners))
+    for name, given, joined in functions:
+        setattr(modeling, name, _by_size(getattr(modeling, name), given, joined))
 
 
 def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:
@@ -38,7 +40,7 @@ def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:
     parameters = signature(original)
 
     @lru_cache(SIZES)
-    def of_one(size: tuple[int, ...], *numbers: int) -> Any:
+    def of_size(size: tuple[int, ...], *numbers: int) -> Any:
         return original(torch.tensor([size]), *numbers)
 
     @wraps(original)
@@ -48,7 +50,7 @@ def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:
         sizes, *numbers = values.values()
         if given & set(kwargs) or not all(isinstance(number, int) for number in numbers) or not len(sizes):
             return original(*args, **named)
-        return joined([of_one(tuple(size), *numbers) for size in sizes.tolist()], sizes.device, *numbers)
+        return joined([of_size(tuple(size), *numbers) for size in sizes.tolist()], sizes.device, *numbers)
 
     return of_all
 

@@ -1,8 +1,9 @@
-"""verl's own replay buffers, over a queue that is a dictionary, with a limit to the groups that a step drops."""
+"""The replay buffers over a queue that is a dictionary: dropped, failed and stalled groups, and their limits."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
-from agentic_video.training.ppo.filtered_groups import limit_drops, limit_of
+from agentic_video.training.ppo import replay_buffer
+from agentic_video.training.ppo.replay_buffer import extended
 from tests.training.test_trainer import make_trainer
 
 BATCH = 4
@@ -21,12 +23,12 @@ Policy = Callable[[int], list[float]]
 """What the rollouts of the group of that number earn; nothing: it failed."""
 
 
-class Played:
+class DictQueue:
     """A queue whose groups are played as soon as they are asked for, or after so many looks at it.
 
     Args:
         policy: What they earn.
-        monkeypatch: Puts it in the place of verl's.
+        monkeypatch: Replaces verl's.
         looks: After how many looks the group of that number is over.
     """
 
@@ -79,22 +81,32 @@ class Played:
         return TensorDict({"extra_fields": NonTensorStack(*extras)}, [len(keys)])
 
 
-def buffer_of(kind: str, played: Played, max_batches: int, begun: int = BATCH) -> Any:
-    """One of verl's buffers, as its trainer makes it."""
-    more = {"train_batch_size": BATCH, "gen_batch_size": 1} if kind == "ReplayBuffer" else {}
-    buffer = getattr(buffers, kind)(
-        trainer_mode="sync",
-        trainer_config=OmegaConf.create({}),
-        max_off_policy_threshold=None,
-        max_off_policy_strategy="drop",
-        sampler_kwargs=OmegaConf.create({}),
-        poll_interval=0.0,
-        refill_fn=played.play,
-        filter_groups_metric="reward_key",
-        **more,
-    )
-    limit_drops(buffer, max_batches, BATCH, begun)
-    return buffer
+def stock_buffer(kind: str, **options: Any) -> Any:
+    """One of verl's buffers."""
+    defaults: dict[str, Any] = {
+        "trainer_mode": "sync",
+        "trainer_config": OmegaConf.create({}),
+        "max_off_policy_threshold": None,
+        "max_off_policy_strategy": "drop",
+        "sampler_kwargs": OmegaConf.create({}),
+        "refill_fn": lambda count: None,
+        "gen_batch_size": 1,
+    }
+    return getattr(buffers, kind)(**{**defaults, **options})
+
+
+def ours(kind: str, batch: int | None = None, oversample: float = 1.0, max_batches: int = 0, **options: Any) -> Any:
+    """One of our buffers, as its trainer makes it."""
+    config = {"agentic_video": {"oversample": oversample}, "algorithm": {"filter_groups": {"enable": True}}}
+    config["data"] = {"train_batch_size": batch}
+    return extended(stock_buffer(kind, **options), OmegaConf.create(config), max_batches)
+
+
+def buffer_of(kind: str, played: DictQueue, max_batches: int, begun: int = BATCH) -> Any:
+    """One that plays at once, with a limit to the groups that a step drops."""
+    more = {"train_batch_size": BATCH} if kind == "ReplayBuffer" else {}
+    metric = {"poll_interval": 0.0, "refill_fn": played.play, "filter_groups_metric": "reward_key"}
+    return ours(kind, BATCH, begun / BATCH, max_batches, **metric, **more)
 
 
 def sampled(buffer: Any, step: int) -> tuple[list[str], dict[str, Any]]:
@@ -108,12 +120,10 @@ KINDS = pytest.mark.parametrize("kind", ["ReplayBuffer", "ReplayBufferAsync"])
 
 @KINDS
 @pytest.mark.parametrize("reward", [0.0, 10_000.0])
-def test_a_step_of_a_policy_that_is_always_alike_ends(
-    kind: str, reward: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played = Played(lambda number: [reward] * 3, monkeypatch)
+def test_a_step_whose_groups_are_all_alike_ends(kind: str, reward: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = DictQueue(lambda number: [reward] * 3, monkeypatch)
     buffer = buffer_of(kind, played, max_batches=3)
-    for step in (1, 2):  # counted anew
+    for step in (1, 2):  # counted per step
         before = played.asked
         played.begin(step)
         chosen, metrics = sampled(buffer, step)
@@ -140,7 +150,7 @@ def test_a_step_ends_and_plays_no_more_than_it_may(
 ) -> None:
     # after the outcomes that were drawn all are alike
     with monkeypatch.context() as patch:
-        played = Played(
+        played = DictQueue(
             lambda number: outcomes[number] if number < len(outcomes) else LIKE,
             patch,
             lambda number: looks[number % len(looks)],
@@ -160,7 +170,7 @@ def test_a_step_ends_and_plays_no_more_than_it_may(
 
 def test_what_was_played_from_the_start_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # Both batches at once, three groups of which teach something: nothing more is asked for.
-    played = Played(lambda number: [UNLIKE, LIKE, LIKE][number % 3], monkeypatch)
+    played = DictQueue(lambda number: [UNLIKE, LIKE, LIKE][number % 3], monkeypatch)
     buffer = buffer_of("ReplayBuffer", played, max_batches=2, begun=2 * BATCH)
     played.begin(1, 2 * BATCH)
     chosen, metrics = sampled(buffer, 1)
@@ -172,7 +182,7 @@ def test_what_was_played_from_the_start_is_not_played_again(monkeypatch: pytest.
 @KINDS
 def test_all_groups_that_teach_something_are_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # one of six
-    played = Played(lambda number: [0.0, 10_000.0 * (number % 6 == 5)], monkeypatch)
+    played = DictQueue(lambda number: [0.0, 10_000.0 * (number % 6 == 5)], monkeypatch)
     buffer = buffer_of(kind, played, max_batches=2)
     played.begin(1)
     chosen, metrics = sampled(buffer, 1)
@@ -187,7 +197,7 @@ def test_all_groups_that_teach_something_are_taken(kind: str, monkeypatch: pytes
 def test_a_step_that_stays_below_the_limit_is_verls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def step_of(max_batches: int) -> Any:
         numbers: Iterator[int] = count()
-        played = Played(lambda number: [0.0, 10_000.0 * (next(numbers) % 3 > 0)], monkeypatch)
+        played = DictQueue(lambda number: [0.0, 10_000.0 * (next(numbers) % 3 > 0)], monkeypatch)
         buffer = buffer_of(kind, played, max_batches)
         played.begin(1)
         return sampled(buffer, 1)
@@ -198,17 +208,13 @@ def test_a_step_that_stays_below_the_limit_is_verls(kind: str, monkeypatch: pyte
     assert metrics["training/filter_groups/evicted_samples"] == metrics[buffers.DAPO_FILTERED_REWARD_COUNTS_KEY][0.0]
 
 
-def test_a_sampler_of_the_user_s_own_is_left_alone() -> None:
-    class Sampler:
-        pass
-
-    own = Sampler()
-    limit_drops(own, 2, BATCH, BATCH)
-    assert not hasattr(own, "refill_fn")
+def test_a_custom_sampler_is_unchanged() -> None:
+    own = object()
+    assert extended(own, OmegaConf.create({}), 2) is own
 
 
 def test_without_a_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(lambda number: [0.0, 0.0], monkeypatch)
+    played = DictQueue(lambda number: [0.0, 0.0], monkeypatch)
     buffer = buffer_of("ReplayBuffer", played, max_batches=0)
     played.begin(1)
     buffer._sync_metadata_from_transfer_queue()
@@ -229,7 +235,7 @@ def test_a_trainer_s_buffer_has_the_limit(
     overrides: list[str], expected: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = make_trainer(*overrides)
-    limit = limit_of(trainer.replay_buffer, 1)
+    limit: Any = trainer.replay_buffer.step_limit
     assert (limit and limit.most) == expected
     # the recipe's oversample
     assert limit is None or (limit.batch, limit.begun, limit.left) == (4, 8, limit.most - 8)
@@ -237,3 +243,84 @@ def test_a_trainer_s_buffer_has_the_limit(
     said = int(overrides[0].split("=")[1]) if overrides else 2
     assert trainer.config.algorithm.filter_groups.max_num_gen_batches == said
     assert "ignored" not in caplog.text
+
+
+def test_a_group_that_failed_in_part_is_replaced() -> None:
+    def reasons(partition: str, refill: bool) -> Any:
+        buffer = ours("ReplayBuffer", sync_refill_failed_groups=refill)
+        buffer.failure_keys[partition] = {"partly", "wholly"}
+        buffer.partitions[partition] = {"partly_0_0": {}}
+        return buffer._terminal_eviction_reasons(1, partition)
+
+    assert reasons("train", refill=True) == (set(), set(), {"partly", "wholly"}, Counter())
+    assert reasons("val", refill=True)[2] == set()
+    assert reasons("train", refill=False)[2] == set()
+
+
+def test_a_run_whose_groups_all_fail_ends() -> None:
+    buffer = ours("ReplayBuffer", batch=10)
+    done: set[str] = set()
+    names = (str(number) for number in count())
+
+    def fail(groups: int) -> set[str]:
+        failed = set(islice(names, groups))
+        buffer._count_failures(done, failed)
+        return failed
+
+    fail(29)
+    done = {"a"}
+    seen = fail(20)  # one ended well meanwhile
+    buffer._count_failures(done, seen)  # verl has only looked
+    fail(9)
+    done = set()  # taken for a step
+    fail(0)
+    with pytest.raises(RuntimeError, match="30 groups"):
+        fail(1)
+
+
+@KINDS
+def test_both_buffers_count_failures(kind: str) -> None:
+    buffer = ours(kind, sync_refill_failed_groups=kind == "ReplayBuffer")
+    buffer.failure_keys["train"] = {str(number) for number in range(23)}
+    assert len(buffer._terminal_eviction_reasons(1, "train")[2]) == 23
+    buffer.failure_keys["train"] = {"x"}
+    with pytest.raises(RuntimeError, match="24 groups"):
+        buffer._terminal_eviction_reasons(1, "train")
+
+
+@KINDS
+def test_a_group_that_stays_running_ends_the_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own loop, over a queue in which one group's last status was lost."""
+    tags = {
+        "done": {"is_prompt": True, "status": "finished", "global_steps": 1},
+        "done_0_0": {"status": "success"},
+        "lost": {"is_prompt": True, "status": "running", "global_steps": 1},
+    }
+    polls, clock = count(), SimpleNamespace(now=0.0)
+
+    def listed() -> Any:
+        if next(polls) == 40:
+            tags["lost_0_0"] = {"status": "success"}  # a rollout has ended: progress
+        return {"train": tags}
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(transfer_queue, "kv_list", listed)
+    monkeypatch.setattr(buffers, "time", SimpleNamespace(sleep=sleep, time=lambda: clock.now))
+    monkeypatch.setattr(replay_buffer, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    buffer = ours(kind)
+    buffer.stall_seconds = 100.0
+    with pytest.raises(RuntimeError, match=r"100 s.*1 groups.*lost.*agentic_video\.stall_seconds"):
+        buffer.sample(global_steps=1, partition_id="train", batch_size=2)
+    # 40 polls, then 100 s without a change
+    assert clock.now == pytest.approx(40 * 2 + 100, abs=4)
+    buffer.stall_seconds = 0.0
+    buffer._check_progress("train", 1e9)
+
+
+def test_the_environment_sets_the_poll_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(replay_buffer.POLL_ENV, raising=False)
+    assert ours("ReplayBuffer").poll_interval == 2.0
+    monkeypatch.setenv(replay_buffer.POLL_ENV, "0.1")
+    assert ours("ReplayBuffer").poll_interval == 0.1

@@ -13,30 +13,27 @@ import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from agentic_video.training.loop.outputs import rewards_of, rollout_of
+from agentic_video.training.loop.outputs import UNTRAINED, rewards_of, rollout_of, without_signal
 
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-UNTRAINED = "untrained"
-"""In an output's ``extra_fields``, in its tag in the transfer queue, and in ``reward_extra_info``."""
-
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedRows:
     """Rows of a batch that teach nothing.
 
     Attributes:
         masked: Of untrained rollouts: no token of theirs counts.
-        still: Advantage 0 and the mask as it was, as rows of a group without signal have it: what is left of a group
-            of which a single rollout is; all rows of a batch of which none is.
+        still: Advantage 0 and the mask as it was, as rows of a group without signal have it: the single rollout of a
+            group that is trained on; all rows of a batch of which none is.
     """
 
     masked: tuple[int, ...]
     still: tuple[int, ...]
 
 
-def left_out(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> LeftOut:
+def excluded_rows(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> ExcludedRows:
     """The rows of a batch that teach nothing.
 
     Args:
@@ -47,7 +44,7 @@ def left_out(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> LeftOut:
     untrained = tuple(row for row in rows if tags[row].get(UNTRAINED, False))
     if len(untrained) == len(rows):
         # verl takes means over the tokens of a batch: with none at all it fails.
-        return LeftOut((), untrained)
+        return ExcludedRows((), untrained)
     left: dict[str, set[str]] = {rollout_of(keys[row])[0]: set() for row in untrained}
     trained = sorted(set(rows) - set(untrained))
     for row in trained:
@@ -55,24 +52,7 @@ def left_out(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> LeftOut:
         if uid in left:
             left[uid].add(session)
     alone = (row for row in trained if len(left.get(rollout_of(keys[row])[0], ())) == 1)
-    return LeftOut(untrained, tuple(alone))
-
-
-def without_signal(members: Sequence[tuple[str, bool, float]]) -> float | None:
-    """Whether dynamic sampling drops a group that has untrained rollouts.
-
-    Args:
-        members: Of each output of the group: its rollout, whether that is untrained, and the metric.
-
-    Returns:
-        The mean of the metric over all rollouts, where fewer than two are trained on or all of these have the same;
-        None where the group stays.
-    """
-    values = {rollout: value for rollout, _, value in members}
-    trained = {rollout: value for rollout, untrained, value in members if not untrained}
-    if len(trained) > 1 and len(set(trained.values())) > 1:
-        return None
-    return sum(values.values()) / len(values)
+    return ExcludedRows(untrained, tuple(alone))
 
 
 def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
@@ -81,7 +61,7 @@ def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
     Args:
         buffer: The replay buffer, with its snapshot of the transfer queue.
         partition_id: Which part of the queue.
-        uids: Groups that it has classified just now.
+        uids: Groups that it has just classified.
     """
     tags = buffer.partitions[partition_id]
     groups: dict[str, list[str]] = defaultdict(list)
@@ -93,17 +73,12 @@ def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
     if not asked:
         return
     rewards = rewards_of(asked, partition_id)
+    metric = buffer.filter_groups_metric
     for uid, keys in touched.items():
-        buffer._dapo_classification_cache[partition_id][uid] = without_signal(
-            [
-                (
-                    rollout_of(key)[1],
-                    bool(tags[key].get(UNTRAINED, False)),
-                    float(rewards[key][buffer.filter_groups_metric]),
-                )
-                for key in keys
-            ]
-        )
+        members = [
+            (rollout_of(key)[1], bool(tags[key].get(UNTRAINED, False)), float(rewards[key][metric])) for key in keys
+        ]
+        buffer._dapo_classification_cache[partition_id][uid] = without_signal(members)
 
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
@@ -111,22 +86,59 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
 class Untrained(_Base):
-    """Leaves untrained rollouts out, in any of verl's trainers that it is mixed into."""
+    """Leaves untrained rollouts out of training, and rows without a token out of the mean of the KL penalty."""
+
+    kl_ctrl_in_reward: Any
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        out = left_out(batch.keys, batch.tags)
+        out = excluded_rows(batch.keys, batch.tags)
         if out.masked:
             # Each a group of its own, so that no other's mean has it.
             masked = [(row, {"uid": "_".join(rollout_of(batch.keys[row]))}) for row in out.masked]
-            _overwrite(batch, masked, ("response_mask", "loss_mask"))
-        batch = super()._compute_advantage(batch, metrics)
+            _zero(batch, masked, ("response_mask", "loss_mask"))
+        batch = self._with_trained_kl(batch, metrics)
         if out.still:
-            _overwrite(batch, [(row, {}) for row in out.still], ("advantages", "returns"))
+            _zero(batch, [(row, {}) for row in out.still], ("advantages", "returns"))
+        return batch
+
+    def _with_trained_kl(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """verl's advantage; its mean of the KL in rewards counts the rows that fill a batch up."""
+        if not self.config.algorithm.use_kl_in_reward:
+            return super()._compute_advantage(batch, metrics)
+        masks = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask"])
+        trained = sum(bool(mask.any()) for mask in masks["response_mask"])
+        verls = self.kl_ctrl_in_reward
+        controller = self.kl_ctrl_in_reward = TrainedKl(verls, len(batch.keys), trained)
+        try:
+            batch = super()._compute_advantage(batch, metrics)
+        finally:
+            self.kl_ctrl_in_reward = verls
+        metrics["actor/reward_kl_penalty"] = controller.mean(metrics["actor/reward_kl_penalty"])
         return batch
 
 
-def _overwrite(batch: Any, rows: Sequence[tuple[int, dict[str, Any]]], fields: Sequence[str]) -> None:
-    """Write zeros into fields of some rows of a batch, and beside them what each row is given."""
+class TrainedKl:
+    """A controller of the KL penalty that receives the mean over trained rows of a batch, and their number."""
+
+    def __init__(self, controller: Any, rows: int, trained: int) -> None:
+        self._controller, self._rows, self._trained = controller, rows, trained
+
+    @property
+    def value(self) -> float:
+        """The coefficient."""
+        return float(self._controller.value)
+
+    def mean(self, over_rows: float) -> float:
+        """The mean over trained rows from that over all rows."""
+        return over_rows * self._rows / max(1, self._trained)
+
+    def update(self, current_kl: float, n_steps: int) -> None:
+        """See verl's."""
+        self._controller.update(current_kl=self.mean(current_kl), n_steps=self._trained)
+
+
+def _zero(batch: Any, rows: Sequence[tuple[int, dict[str, Any]]], fields: Sequence[str]) -> None:
+    """Write zeros into fields of some rows of a batch, along with each row's own values."""
     keys = [batch.keys[row] for row, _ in rows]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=list(fields))
     written = [

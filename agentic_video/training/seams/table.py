@@ -1,0 +1,212 @@
+"""Patches of installed packages: what each replaces, why, and the source that it was written for.
+
+``python -m agentic_video.training.seams`` compares the sources with those of the installed packages, so that an upgrade
+lists what to read again. Nothing heavy is imported here.
+"""
+
+import ast
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+PATCHES = "agentic_video.training.seams.patches"
+
+
+@dataclass(frozen=True)
+class Seam:
+    """One patch.
+
+    Attributes:
+        patch: ``module:function`` of ours, which gets the module once it has been imported.
+        module: The module that is changed.
+        sources: Digests of the definitions that it replaces or relies on (``module:name``), see :func:`digest`.
+        reason: Why it is needed.
+        issue: Upstream issue or pull request.
+        cpu_only: Whether it is applied on CPUs only.
+    """
+
+    patch: str
+    module: str
+    sources: Mapping[str, str]
+    reason: str
+    issue: str = "none found"
+    cpu_only: bool = False
+
+    def changed(self) -> list[str]:
+        """Definitions that differ in the installed packages."""
+        return [name for name, known in self.sources.items() if digest(name) != known]
+
+
+VERL_SEAMS = (
+    Seam(
+        f"{PATCHES}:own_queue",
+        "transfer_queue.interface",
+        {
+            "transfer_queue.interface:_init_from_existing": "e68a8a395c06",
+            "transfer_queue.interface:init": "c0dbfa7e6576",
+        },
+        "the queue of rollouts has one name for all jobs of a Ray cluster: two runs would train on each other's",
+        "Ascend/TransferQueue#115",
+    ),
+    Seam(
+        "agentic_video.training.engines.loss_means:episode_means",
+        "verl.trainer.ppo.core_algos",
+        {"verl.trainer.ppo.core_algos:agg_loss": "baa1eabb337d"},
+        "loss_agg_mode seq-mean-* divides by rows: padding, untrained rollouts and all rows of an episode count",
+    ),
+    Seam(
+        f"{PATCHES}:means_without_padding",
+        "verl.trainer.ppo.rollout_corr_helper",
+        {
+            "verl.trainer.ppo.rollout_corr_helper:compute_offpolicy_metrics": "69a42c72bc80",
+            "verl.trainer.ppo.rollout_corr_helper:compute_is_metrics": "3088ecdddb50",
+            "verl.trainer.ppo.rollout_corr_helper:compute_rollout_rejection_mask": "1077ef557ab1",
+        },
+        "sequence-level figures count the rows that fill a batch up",
+        "verl-project/verl#7771",
+    ),
+    Seam(
+        f"{PATCHES}:own_weight_socket",
+        "verl.workers.rollout.vllm_rollout.vllm_rollout",
+        {"verl.workers.rollout.vllm_rollout.vllm_rollout:ServerAdapter.__init__": "e33055e903e3"},
+        "the weight socket is named after the Ray job, and the first jobs of two clusters on a machine share a number",
+    ),
+    Seam(
+        f"{PATCHES}:failed_weights",
+        "verl.workers.rollout.vllm_rollout.vllm_rollout",
+        {
+            "verl.workers.rollout.vllm_rollout.vllm_rollout:ServerAdapter._execute_method": "2e94be35761a",
+            "verl.workers.rollout.vllm_rollout.vllm_rollout:ServerAdapter.update_weights": "136aa4832e3c",
+            "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer:BucketedWeightSender": "f6497c435d33",
+        },
+        "the actor waits forever when vLLM fails to load its weights",
+        "verl-project/verl#7366",
+    ),
+    Seam(
+        f"{PATCHES}:text_only_batches",
+        "verl.models.transformers.qwen2_vl",
+        {"verl.models.transformers.qwen2_vl:_get_input_embeds": "9c26194f2dc3"},
+        "with transformers 5 a micro-batch of Qwen2.5-VL without any image fails: the dummy pass takes a mean of no "
+        "tensor",
+    ),
+    Seam(
+        f"{PATCHES}:required_processor",
+        "verl.utils.tokenizer.tokenizer",
+        {"verl.utils.tokenizer.tokenizer:hf_processor": "fbfe1894dfe6"},
+        "a processor that can't be loaded is a warning, and the model is trained on text alone",
+    ),
+    Seam(
+        f"{PATCHES}:fused_head",
+        "verl.utils.fsdp_utils",
+        {"verl.utils.fsdp_utils:_select_fsdp2_wrap_targets": "f738ec112a90"},
+        "model.use_fused_kernels with FSDP2 multiplies by a shard of an output head that is a unit of its own",
+        "verl-project/verl#6659",
+    ),
+    Seam(
+        f"{PATCHES}:equal_length_positions",
+        "verl.utils.tensordict_utils",
+        {"verl.utils.tensordict_utils:maybe_fix_3d_position_ids": "7e4d7c28b350"},
+        "the actor's update fails on 3-D rope positions of rows that are equally long",
+        "verl-project/verl#7899",
+    ),
+    Seam(
+        f"{PATCHES}:merged_lora",
+        "verl.utils.checkpoint.fsdp_checkpoint_manager",
+        {"verl.utils.checkpoint.fsdp_checkpoint_manager:FSDPCheckpointManager.save_checkpoint": "104e3a827bc7"},
+        "Hugging Face checkpoints of LoRA runs have the wrapper's names, which nothing can load",
+        "verl-project/verl#4553",
+    ),
+    Seam(
+        f"{PATCHES}:vectorised_logprobs",
+        "verl.utils.torch_functional",
+        {"verl.utils.torch_functional:logprobs_from_logits_v2": "e2abcaee01a2"},
+        "float32 logits are processed token by token to save GPU memory, most of an update's time on a CPU",
+        cpu_only=True,
+    ),
+    Seam(
+        f"{PATCHES}:unpinned_offload",
+        "torch.distributed.fsdp",
+        {"torch.distributed.fsdp._fully_shard._fsdp_api:CPUOffloadPolicy": "86a7201d6987"},
+        "the reference model's offload asks for pinned memory, which needs an accelerator",
+        cpu_only=True,
+    ),
+    Seam(
+        "agentic_video.training.seams.vision_layout:cache_by_size",
+        "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl",
+        {
+            "transformers.vision_utils:get_vision_position_ids": "c305b0918963",
+            "transformers.vision_utils:get_vision_window_index": "19616bef14c5",
+        },
+        "a vision tower computes layouts picture by picture in each pass: an eighth of a small actor's time",
+        cpu_only=True,
+    ),
+    Seam(
+        "agentic_video.training.seams.vision_layout:cache_by_size",
+        "transformers.models.qwen3_vl.modeling_qwen3_vl",
+        {
+            "transformers.vision_utils:get_vision_position_ids": "c305b0918963",
+            "transformers.vision_utils:get_vision_bilinear_indices_and_weights": "73cd5334bab9",
+        },
+        "a vision tower computes layouts picture by picture in each pass: an eighth of a small actor's time",
+        cpu_only=True,
+    ),
+)
+"""Applied in verl's processes."""
+
+VLLM_SEAMS = (
+    Seam(
+        "agentic_video.training.seams.vllm_sleep:keep_state",
+        "vllm.v1.worker.gpu_worker",
+        {
+            "vllm.v1.worker.gpu_worker:Worker.sleep": "d78e07003fed",
+            "vllm.v1.worker.gpu_worker:Worker.wake_up": "9ca8142eed3f",
+        },
+        "a sleeping worker loses tensors that are neither weights nor buffers, such as Qwen3-VL's deepstack inputs",
+        "vllm-project/vllm#29341",
+    ),
+    Seam(
+        "agentic_video.training.seams.vllm_sleep:sleep_between_messages",
+        "vllm.distributed.device_communicators.shm_broadcast",
+        {"vllm.distributed.device_communicators.shm_broadcast:SpinCondition": "4ef4f3e943e2"},
+        "engine and worker spin for a second after each message, on few cores at each other's cost",
+        "vllm-project/vllm#52916",
+        cpu_only=True,
+    ),
+)
+"""Applied in vLLM's own processes."""
+
+
+def digest(name: str) -> str | None:
+    """Short SHA-256 of a definition's source in the installed package; None where there is none.
+
+    Args:
+        name: ``module:name``, with dots in the name of a method.
+    """
+    module, _, qualified = name.partition(":")
+    source = _source(module)
+    if source is None:
+        return None
+    node: ast.AST = ast.parse(source)
+    for part in qualified.split("."):
+        found = [child for child in ast.iter_child_nodes(node) if getattr(child, "name", None) == part]
+        if not found:
+            return None
+        node = found[-1]
+    segment = ast.get_source_segment(source, node) or ""
+    return hashlib.sha256(segment.encode()).hexdigest()[:12]
+
+
+@lru_cache
+def _source(module: str) -> str | None:
+    """A module's source, found without importing it."""
+    top, *parts = module.split(".")
+    spec = find_spec(top)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder, *parts)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file.read_text(encoding="utf-8")
+    return None

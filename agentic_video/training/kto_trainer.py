@@ -32,15 +32,7 @@ from agentic_video.training.sft_kto.kto import KtoLoss, balanced_weights, refere
 def batch_loss(
     loss: KtoLoss, model_output: Mapping[str, Any], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """verl's loss function: a micro-batch's share of the mean over the whole batch of all ranks.
-
-    Args:
-        model_output: ``log_probs``, nested.
-        data: The micro-batch, with the fields of :meth:`KtoWorker.add_reference`.
-
-    Returns:
-        The share, scaled for verl's gradient average, and sums for :func:`summary`.
-    """
+    """verl's loss function: a micro-batch's share of the mean over all ranks' batch, and sums for :func:`summary`."""
     policy = _summed(model_output["log_probs"], data["loss_mask"])
     desirable = data["desirable"]
     losses = loss.losses(policy, data["reference"], desirable, data["kl"])
@@ -104,11 +96,9 @@ class KtoWorker(TrainingWorker):
         return _summarised(super().infer_batch(self.add_reference(data)))
 
     def add_reference(self, data: TensorDict) -> TensorDict:
-        """Replace a batch's mismatched pairs by what they are for.
+        """Replace a batch's mismatched pairs by ``reference`` and ``kl``.
 
-        Returns:
-            A batch with ``reference`` (each trajectory's log-probability under the reference) and ``kl`` (the reference
-            point, the same for all trajectories of all ranks).
+        These are each trajectory's log-probability under the reference, and the reference point, the same on all ranks.
         """
         fields = [name for name in data.keys() if name.startswith(MISMATCHED)]  # noqa: SIM118 (a TensorDict)
         pairs = data.exclude("desirable", *[name.removeprefix(MISMATCHED) for name in fields])

@@ -48,11 +48,7 @@ HOOKS: dict[str, Hook] = {
 
 
 def install() -> None:
-    """Register the hooks.
-
-    Raises:
-        SystemExit: verl has another version than the patches.
-    """
+    """Register the hooks; SystemExit if verl has another version than the patches."""
     load_secrets()
     found = version("verl")
     if found != VERL_VERSION:

@@ -49,12 +49,11 @@ def trained_rows(data: TensorDict, rank: int) -> list[tuple[Hashable, int]]:
 def prepare_means(data: TensorDict, ranks: Sequence[Sequence[tuple[Hashable, int]]], rank: int) -> int:
     """Put shares and counts of an update into a rank's part of it; return the trained tokens of all ranks.
 
+    ``data`` gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as ``loss_mask``, whose tokens
+    verl counts, the mask that the loss uses: rejection sampling changes ``response_mask`` only.
+
     Args:
-        data: With ``response_mask``. It gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as
-            ``loss_mask``, whose tokens verl counts, the mask that the loss uses: rejection sampling
-            (``algorithm.rollout_correction.rollout_rs``) changes ``response_mask`` only.
         ranks: The :func:`trained_rows` of all ranks.
-        rank: Number of this one.
     """
     rows = [row for of_rank in ranks for row in of_rank]
     first = sum(map(len, ranks[:rank]))

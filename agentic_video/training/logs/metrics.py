@@ -119,12 +119,7 @@ def mean_of(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
 
 
 def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Rates of the frame stores between two readings of their counters since the run began.
-
-    Returns:
-        ``frame_store/hit_rate`` (share of the requested frames that needn't be decoded) and
-        ``frame_store/seconds_per_frame`` (of decoding), each if there was any.
-    """
+    """``frame_store/hit_rate`` and ``.../seconds_per_frame`` (of decoding) between two readings, if there was any."""
 
     def change(name: str) -> float:
         key = f"frame_store/{name}"
@@ -143,12 +138,8 @@ def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[s
 def gap_by_turn(actor: torch.Tensor, rollout: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
     """Mean absolute difference between the actor's and the engine's probabilities of generated tokens, turn by turn.
 
-    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer.
-
-    Args:
-        actor: Log-probabilities, of shape (sequences, tokens of the response).
-        rollout: The engine's, of the same shape.
-        mask: 1 for generated tokens, whose runs are the turns.
+    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer. Both
+    are log-probabilities of shape (sequences, tokens), and the runs of ``mask`` are the turns.
     """
     generated = mask.bool()
     begins = generated & ~torch.nn.functional.pad(generated, (1, 0))[:, :-1]

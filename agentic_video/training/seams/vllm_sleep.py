@@ -42,11 +42,7 @@ class KeptTensor:
 
 
 class SleepingMemory:
-    """A worker's memory.
-
-    Args:
-        allocations: Of vLLM's allocator: by address, with a ``handle`` whose second item is the size, and a ``tag``.
-    """
+    """A worker's memory as vLLM's allocator lists it: by address, with the size in ``handle``, and a ``tag``."""
 
     def __init__(self, allocations: Mapping[int, Any]):
         self._starts = sorted(allocations)

@@ -68,10 +68,6 @@ def label_of(record: Record, field: str = LABEL_FIELD) -> bool:
     Args:
         field: ``provenance.<name>``, which holds one of :data:`LABELS` or true or false, or
             ``reward_extra_info.<name>``, a number: desirable from 0.5 on.
-
-    Raises:
-        LabelError: The field is missing or holds something else.
-        ValueError: There can be no such field.
     """
     source, _, name = field.partition(".")
     if source not in ("provenance", "reward_extra_info") or not name:
@@ -91,13 +87,7 @@ def label_of(record: Record, field: str = LABEL_FIELD) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sequence of a recorded episode.
-
-    Attributes:
-        line: The record, unread: each rank holds the whole set.
-        number: Of the sequence in its episode, from 0.
-        label: Whether it is desirable; None in SFT.
-    """
+    """A sequence, by its number, of a recorded episode, whose line is unread: each rank holds the whole set."""
 
     line: RecordLine
     number: int
@@ -125,13 +115,8 @@ class TrajectoryDataset(Dataset):
 
     Args:
         parquet_files: Files of records (json lines): a list, or one string with commas in between. verl's name.
-        config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name), ``max_prompt_length``,
-            ``max_response_length``, ``check_videos`` and ``apply_chat_template_kwargs``.
-        processor: The model's, with verl's ``get_rope_index``.
+        config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name).
         max_samples: Use only the first so many records; -1 uses all.
-
-    Raises:
-        ValueError: No usable record is left.
     """
 
     def __init__(
@@ -198,10 +183,7 @@ class TrajectoryDataset(Dataset):
 
         Returns:
             ``input_ids``, ``loss_mask`` of shape (tokens,), ``position_ids`` of shape (4, tokens) and
-            ``multi_modal_inputs``: sizes, and pixels of which the engine makes patches.
-
-        Raises:
-            VideoError: The videos of many samples in a row can't be read.
+                ``multi_modal_inputs``: sizes, and pixels of which the engine makes patches.
         """
         for step in range(MAX_SKIPPED):
             number = (item + step) % len(self)
@@ -305,11 +287,7 @@ def _decoded_size(ref: FrameRef) -> tuple[int, int]:
 
 
 class KtoDataset(TrajectoryDataset):
-    """One sample for each labelled episode; ``config`` has a ``label_field`` (see :func:`label_of`).
-
-    Raises:
-        ValueError: No usable record is left, or the system's episodes aren't one sequence each.
-    """
+    """One sample for each labelled episode; ``config`` has a ``label_field`` (see :func:`label_of`)."""
 
     def __init__(
         self, parquet_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -332,11 +310,7 @@ class KtoDataset(TrajectoryDataset):
 
 
 class KtoCollator:
-    """Makes a batch of a rank's samples (at least two), with their mismatched pairs.
-
-    Args:
-        processor: The model's, with verl's ``get_rope_index``.
-    """
+    """Makes a batch of a rank's samples (at least two), with their mismatched pairs."""
 
     def __init__(self, processor: Any):
         self._processor = processor

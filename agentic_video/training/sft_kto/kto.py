@@ -52,11 +52,8 @@ def reference_point(
 
     Args:
         policy: Log-probability of each mismatched pair's response under the policy, shape (n,).
-        reference: The same under the reference, shape (n,).
+        reference: The same under the reference.
         group: The processes whose pairs are averaged; all must call. None: this process alone.
-
-    Raises:
-        ValueError: There is no pair at all.
     """
     ratios = (policy - reference).detach().float()
     total = torch.stack([ratios.sum(), ratios.new_tensor(float(ratios.numel()))])
@@ -97,16 +94,10 @@ def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
 
 
 def mismatch(questions: Sequence[str]) -> list[int]:
-    """Pair each question of a batch with another trajectory's response, for the reference point.
+    """Pair each question of a batch with another trajectory's response: its number, for the reference point.
 
     Each response is used once. Of all rotations of the batch it is the first with the fewest questions that meet a
     response to themselves (a batch may have several trajectories of a question).
-
-    Args:
-        questions: Identity of each trajectory's question.
-
-    Returns:
-        For each trajectory the number of the one that lends its response, never its own.
     """
     count = len(questions)
     if count < 2:

@@ -3,16 +3,16 @@
 Started on every device by torchrun: ``python -m torch.distributed.run ... -m agentic_video.training.kto_trainer
 --config-dir recipes/<system>/config --config-name kto``.
 
-Each step asks the frozen reference for the batch's trajectories and for its mismatched pairs, and the policy for the
-pairs; then the engine takes the loss in micro-batches as it does for SFT. The reference is the checkpoint that training
-started from, also after a resume: with a fresh LoRA adapter the same weights with the adapter off, otherwise a second
-engine, whose weights wait in the host's memory.
+Each step computes log-probabilities of the batch's trajectories and mismatched pairs under the frozen reference, and of
+the pairs under the policy; then the engine takes the loss in micro-batches as for SFT. The reference is the checkpoint
+that training started from, also after a resume: with a fresh LoRA adapter the same weights with the adapter off,
+otherwise a second engine, whose weights wait in the host's memory.
 """
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -23,25 +23,16 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
+from agentic_video.config.typed import dataclass_from
 from agentic_video.training.sft import VideoSFTTrainer, train
+from agentic_video.training.sft_kto.datasets import MISMATCHED, KtoCollator
 from agentic_video.training.sft_kto.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
-from agentic_video.training.sft_kto.kto_dataset import MISMATCHED, KtoCollator
 
 
 def batch_loss(
     loss: KtoLoss, model_output: Mapping[str, Any], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """verl's loss function: a micro-batch's share of the mean over the whole batch of all ranks.
-
-    Args:
-        loss: The constants.
-        model_output: ``log_probs``, nested.
-        data: The micro-batch, with what :meth:`KtoWorker.add_reference` put into it.
-        dp_group: verl passes it.
-
-    Returns:
-        The share, scaled as verl's gradient average wants it, and sums for :func:`summary`.
-    """
+    """verl's loss function: a micro-batch's share of the mean over all ranks' batch, and sums for :func:`summary`."""
     policy = _summed(model_output["log_probs"], data["loss_mask"])
     desirable = data["desirable"]
     losses = loss.losses(policy, data["reference"], desirable, data["kl"])
@@ -57,10 +48,7 @@ def batch_loss(
 
 
 def summary(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's metrics, the ``kto/`` sums of all ranks and micro-batches made into means.
-
-    What a kind that is missing from the batch would have, is missing too.
-    """
+    """A step's metrics, with means of the ``kto/`` sums over all ranks and micro-batches, of the kinds that it has."""
     sums = {name.removeprefix("kto/"): _total(value) for name, value in metrics.items() if name.startswith("kto/")}
     result = {name: value for name, value in metrics.items() if not name.startswith("kto/")}
     if not sums:
@@ -87,12 +75,7 @@ def _summed(log_probs: Any, mask: torch.Tensor) -> torch.Tensor:
 
 
 class KtoWorker(TrainingWorker):
-    """verl's worker, which knows the reference.
-
-    Args:
-        config: Of the policy.
-        reference: The frozen model; None: the policy with its LoRA adapter off.
-    """
+    """verl's worker with a reference: a frozen model, or, for None, the policy with its LoRA adapter off."""
 
     def __init__(self, config: TrainingWorkerConfig, reference: TrainingWorker | None):
         super().__init__(config)
@@ -105,19 +88,17 @@ class KtoWorker(TrainingWorker):
             self._reference.reset()
 
     def train_batch(self, data: TensorDict) -> TensorDict | None:
-        """One step; see verl's."""
+        """Train on a batch; see verl's."""
         return _summarised(super().train_batch(self.add_reference(data)))
 
     def infer_batch(self, data: TensorDict) -> TensorDict | None:
-        """The loss without a step, for validation; see verl's."""
+        """Compute the loss without an update, for validation; see verl's."""
         return _summarised(super().infer_batch(self.add_reference(data)))
 
     def add_reference(self, data: TensorDict) -> TensorDict:
-        """The batch without its mismatched pairs, with what was found out with them.
+        """Replace a batch's mismatched pairs by ``reference`` and ``kl``.
 
-        Returns:
-            A batch with ``reference`` (each trajectory's log-probability under the reference) and ``kl`` (the reference
-            point, the same for all trajectories of all ranks).
+        These are each trajectory's log-probability under the reference, and the reference point, the same on all ranks.
         """
         fields = [name for name in data.keys() if name.startswith(MISMATCHED)]  # noqa: SIM118 (a TensorDict)
         pairs = data.exclude("desirable", *[name.removeprefix(MISMATCHED) for name in fields])
@@ -141,9 +122,9 @@ class KtoWorker(TrainingWorker):
 
 
 def _log_probs(worker: TrainingWorker, data: TensorDict, adapter: bool = True) -> torch.Tensor:
-    """Log-probability of what the model said in each sequence, shape (n,), without gradient."""
+    """Log-probability of each sequence's generated tokens, shape (n,), without gradient."""
     engine = worker.engine
-    # a copy: the engine notes in a batch what it did with it
+    # a copy: the engine writes into a batch
     data = data.copy()
     tu.assign_non_tensor(data, use_fused_kernels=worker.engine_config.use_fused_kernels)
     with engine.eval_mode(), nullcontext() if adapter else engine.disable_adapter():
@@ -158,14 +139,7 @@ def _summarised(output: TensorDict | None) -> TensorDict | None:
 
 
 class KtoTrainer(VideoSFTTrainer):
-    """verl's SFT trainer with KTO's loss.
-
-    The ``kto`` block holds :class:`KtoLoss`'s constants and ``balanced``, which raises the weight of the rarer kind of
-    the training data until both kinds have the same say.
-
-    Raises:
-        ValueError: A rank would get fewer than two trajectories, or the batch can't be shared out evenly.
-    """
+    """verl's SFT trainer with KTO's loss."""
 
     def _build_engine(self) -> None:
         self.loss = kto_loss(self.config.kto, self.train_dataset.labels)
@@ -180,7 +154,7 @@ class KtoTrainer(VideoSFTTrainer):
             "profiler_config": self.profiler_config,
         }
         reference = None
-        # An adapter to go on from is part of the model that training starts with.
+        # A given adapter is part of the model that training starts with.
         if not self.model_config.lora_rank or self.model_config.lora_adapter_path:
             frozen = deepcopy(self.engine_config)
             frozen.forward_only = True
@@ -213,15 +187,7 @@ class KtoTrainer(VideoSFTTrainer):
 
 
 def check_batch_size(size: int, ranks: int) -> None:
-    """Look whether a batch can be shared out: a rank needs two trajectories, to pair each with the other.
-
-    Args:
-        size: Trajectories of a batch.
-        ranks: Data-parallel ranks.
-
-    Raises:
-        ValueError: It can't; the message says which sizes can.
-    """
+    """Raise ValueError if ranks don't get two trajectories or more each, evenly: each is paired with another."""
     if size % ranks or size // ranks < 2:
         raise ValueError(
             f"data.train_batch_size={size} on {ranks} data-parallel ranks: it must be a multiple of {ranks}, at "
@@ -229,30 +195,18 @@ def check_batch_size(size: int, ranks: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class KtoBlock(KtoLoss):
+    """A config's ``kto`` block; ``balanced`` raises the weight of the rarer kind of the training data."""
+
+    balanced: bool = False
+
+
 def kto_loss(block: Mapping[str, Any], labels: list[bool]) -> KtoLoss:
-    """The loss that a config's ``kto`` block describes.
-
-    Args:
-        block: Fields of :class:`KtoLoss`, and ``balanced``.
-        labels: Whether each training trajectory is desirable.
-
-    Raises:
-        ValueError: A key doesn't exist or a value is refused.
-    """
-    values = {str(key): value for key, value in block.items()}
-    balanced = values.pop("balanced", False)
-    known = KtoLoss.__dataclass_fields__
-    for key in values:
-        if key not in known:
-            raise ValueError(f"kto.{key}: unknown key; known keys are {sorted([*known, 'balanced'])}")
-    try:
-        loss = KtoLoss(**{key: float(value) for key, value in values.items()})
-        if not balanced:
-            return loss
-        desirable, undesirable = balanced_weights(sum(labels), len(labels) - sum(labels))
-        return KtoLoss(loss.beta, loss.desirable_weight * desirable, loss.undesirable_weight * undesirable)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"kto: {error}") from error
+    """The loss of a config's ``kto`` block for the training labels."""
+    read = dataclass_from(KtoBlock, block, "kto")
+    weights = balanced_weights(sum(labels), len(labels) - sum(labels)) if read.balanced else (1.0, 1.0)
+    return KtoLoss(read.beta, read.desirable_weight * weights[0], read.undesirable_weight * weights[1])
 
 
 @hydra.main(config_path=None, config_name=None, version_base=None)

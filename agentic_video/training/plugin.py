@@ -44,15 +44,11 @@ HOOKS: dict[str, Hook] = {
     "verl.workers.rollout.replica": _register_replica,
     "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engines.actor"),
 }
-"""What verl's registries get, by the module whose import is waited for; patches are in ``seams/table.py``."""
+"""Registrations by the module after whose import they happen; patches are in ``seams/table.py``."""
 
 
 def install() -> None:
-    """Register the hooks.
-
-    Raises:
-        SystemExit: verl has another version than the patches.
-    """
+    """Register the hooks; SystemExit if verl has another version than the patches."""
     load_secrets()
     found = version("verl")
     if found != VERL_VERSION:

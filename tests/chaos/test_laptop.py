@@ -40,7 +40,7 @@ ENDS: Mapping[str, str] = {
     "engine": r"vLLM's engine .* has died|EngineDeadError",
     "agent-loop": r"AgentLoopWorker.* has died",
     "reward": r"RewardLoopWorker.* has died",
-    "router": r"GroupRouter .* has died|groups of episodes failed, one after the other",
+    "router": r"GroupRouter .* has died|groups of episodes failed in a row",
     "queue-controller": r"TransferQueueController .* has died",
     "queue-storage": r"SimpleStorageUnit .* has died",
     "raylet": r"Raylet is terminated",
@@ -323,7 +323,7 @@ def test_judge_gone(world: World) -> None:
     world.judge.kill()
     world.judge.wait()
     job = world.ended()
-    assert re.search(r"could not go on: \d+ groups of episodes failed, one after the other", job.output)
+    assert re.search(r"could not go on: \d+ groups of episodes failed in a row", job.output)
     assert "judge: no verdict from" in job.output
 
 

@@ -53,7 +53,7 @@ EXECUTED = {
         f"{RECIPE}test_offline_weights_and_biases"
     ),
     "bash recipes/videozoomer/run_grpo.sh agentic_video.reward.path=few_turns.py agentic_video.reward.name=few_turns": (
-        f"{RECIPE}test_a_reward_of_the_page_s_own"
+        f"{RECIPE}test_the_pages_custom_reward"
     ),
     "bash examples/custom_reward/run.sh": f"{RECIPE}test_custom_reward",
     "bash examples/custom_reward/run.sh agentic_video.reward.mode=replace": f"{RECIPE}test_custom_reward",

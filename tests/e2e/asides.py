@@ -59,7 +59,7 @@ class Looker(System):
         frames = await view.video.frames([50 * len(view.turns)], (self.side, self.side))
         if self.asks:
             asked = [Message("user", (*frames, text)) for text in ("What is this?", "Where is this?")]
-            await asyncio.gather(*(view.ask([one], max_tokens=6, prefix="<answer>") for one in asked))
+            await asyncio.gather(*(view.ask([item], max_tokens=6, prefix="<answer>") for item in asked))
         return Observation(("seen: ", *frames), legal_calls=1)
 
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class Client:
 def said(sequence: TokenSequence) -> tuple[list[int], list[float]]:
     """The generated ids of a sequence, and their log-probabilities."""
     kept = [number for number, mask in enumerate(sequence.response_mask) if mask]
-    return [sequence.response_ids[one] for one in kept], [sequence.log_probs[one] for one in kept]
+    return [sequence.response_ids[item] for item in kept], [sequence.log_probs[item] for item in kept]
 
 
 async def compare(checkpoint: Path) -> None:
@@ -113,7 +113,7 @@ async def compare(checkpoint: Path) -> None:
         assert trajectory.notes == {"verdict": trajectory.asides[0].text}
         assert len(policy.aside_sequences) == 5
         assert sorted(aside.token_ids for aside in trajectory.all_asides) == sorted(
-            tuple(said(one)[0]) for one in policy.aside_sequences
+            tuple(said(item)[0]) for item in policy.aside_sequences
         )
         for sequence in policy.aside_sequences:
             ids, log_probs = said(sequence)
@@ -122,7 +122,7 @@ async def compare(checkpoint: Path) -> None:
                 "max_tokens": len(ids),
                 "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
             }
-            images = [Image.fromarray(one.image) for one in sequence.visuals]  # type: ignore[union-attr]
+            images = [Image.fromarray(visual.image) for visual in sequence.visuals]  # type: ignore[union-attr]
             again = await server(engine).generate(sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None)
             assert (again.token_ids, len(ids) > 0) == (ids, True)
             assert log_probs == pytest.approx(again.log_probs, abs=1e-4)

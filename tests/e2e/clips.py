@@ -56,8 +56,8 @@ class Frames(Store):
 
 def references(shown: Sequence[Visual]) -> dict[str, list[Any]]:
     """Images and clips as a rollout sends them."""
-    images = [ImageRef.of(one, "node") for one in shown if not isinstance(one, Clip)]
-    clips = [VideoRef.of(one, "node") for one in shown if isinstance(one, Clip)]
+    images = [ImageRef.of(visual, "node") for visual in shown if not isinstance(visual, Clip)]
+    clips = [VideoRef.of(visual, "node") for visual in shown if isinstance(visual, Clip)]
     return {"image_data": images, "video_data": clips}
 
 

@@ -52,11 +52,11 @@ def attempt(output: Path, last: int) -> tuple[list[int], int]:
 def trained_rollouts(checkpoint: Path) -> int:
     """How many rollouts a checkpoint holds whose questions it doesn't: they were trained on."""
     state = (checkpoint / "transfer_queue" / "controller_state.pkl").read_bytes()
-    keys = {one.decode() for one in re.findall(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:_\d+_\d+)?", state)}
+    keys = {item.decode() for item in re.findall(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:_\d+_\d+)?", state)}
     return len([key for key in keys if "_" in key and key.partition("_")[0] not in keys])
 
 
-def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     steps, status = attempt(tmp_path, 2)
     assert steps == [1, 2] and status != 0
     steps, status = attempt(tmp_path, 0)
@@ -69,6 +69,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert re.search(r"Re-issued [1-9]\d* in-flight prompts for step 3|[1-9]\d* restored prompt groups", log)
     # of each step only its own: 4 questions, 8 rollouts of each
     checkpoints = [folder / "checkpoints" / f"global_step_{step}" for step in (4, 5)]
-    assert [trained_rollouts(one) for one in checkpoints] == [32, 32]
-    kept = {one.parent for name in ("actor", "transfer_queue") for one in folder.glob(f"checkpoints/*/{name}")}
+    assert [trained_rollouts(item) for item in checkpoints] == [32, 32]
+    kept = {item.parent for name in ("actor", "transfer_queue") for item in folder.glob(f"checkpoints/*/{name}")}
     assert kept == set(checkpoints)

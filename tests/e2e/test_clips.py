@@ -1,9 +1,6 @@
-"""Clips from end to end: real vLLM engines against the models themselves, and laptop jobs that show clips."""
+"""Laptop jobs that show clips."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,23 +8,7 @@ import pytest
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.types.record import read_records
 from agentic_video.types.trajectory import ClipRef
-from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from tests.e2e.test_recipes_laptop import STEPS, run
-from tests.toyworld.conftest import any_checkpoint, tokenizer
-
-__all__ = ["any_checkpoint", "tokenizer"]
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.mark.e2e
-@pytest.mark.timeout(1800)
-def test_references_give_what_pixels_and_the_model_give(any_checkpoint: Path) -> None:
-    """In a process of its own, which ends by force: after an engine in its own process Python didn't end by itself."""
-    command = [sys.executable, "-m", "tests.e2e.clips", str(any_checkpoint)]
-    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 @pytest.mark.recipes

@@ -23,8 +23,8 @@ from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
+from agentic_video.training.sft_kto.datasets import KtoCollator, KtoDataset
 from agentic_video.training.sft_kto.kto import KtoLoss, mismatch, reference_point, sequence_log_probs
-from agentic_video.training.sft_kto.kto_dataset import KtoCollator, KtoDataset
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = REPOSITORY / "recipes" / "eva" / "config"
@@ -149,7 +149,7 @@ def test_a_step_equals_the_one_worked_out_from_the_checkpoints(
     assert logged["kto/desirable_share"] == desirable.float().mean().item()
 
 
-def test_a_resumed_run_goes_on(resumed: dict[int, dict[str, float]]) -> None:
+def test_a_resumed_run_continues(resumed: dict[int, dict[str, float]]) -> None:
     assert sorted(resumed) == [4]
 
 

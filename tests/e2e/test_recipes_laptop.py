@@ -79,7 +79,7 @@ def test_custom_reward(mode: tuple[str, ...], tmp_path: Path) -> None:
     assert series(read_metrics(made), term)[0] == [1, 2]
 
 
-def test_a_reward_of_the_page_s_own(tmp_path: Path) -> None:
+def test_the_pages_custom_reward(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
     (tmp_path / "few_turns.py").write_text(listing_with("few_turns"), encoding="utf-8")
     (command,) = re.findall(r"^bash recipes/.*few_turns.*$", page, re.MULTILINE)

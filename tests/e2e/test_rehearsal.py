@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.machine import shared_segments
+from agentic_video.launch.process import shared_segments
 from agentic_video.report.metrics import read_metrics, series
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def run(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     return output / "videozoomer-rehearsal" / "run-001", killed, finished
 
 
-def test_a_lost_node_is_said_and_the_same_command_goes_on(run: tuple[Path, str, str]) -> None:
+def test_a_lost_node_is_reported_and_the_same_command_resumes(run: tuple[Path, str, str]) -> None:
     folder, killed, finished = run
     assert "the same command goes on from the last checkpoint" in killed
     assert "resuming in" in finished

@@ -50,7 +50,7 @@ def test_a_rehearsal(system: str, tmp_path: Path) -> None:
     assert second.returncode == 0, said[-5000:]
     assert "demonstrations: whole (" in said
     records = State(out).records
-    assert list(records) == [stage.name for stage in stages] and all(one.finished for one in records.values())
+    assert list(records) == [stage.name for stage in stages] and all(record.finished for record in records.values())
     assert records["sft"].attempts == 2 and records["grpo"].attempts == 1
 
     # each training starts from what the one before it made

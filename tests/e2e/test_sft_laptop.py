@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield tmp_path_factory.mktemp("sft")
 
 
-def test_a_killed_run_goes_on_from_its_checkpoint(folder: Path) -> None:
+def test_a_killed_run_resumes_from_its_checkpoint(folder: Path) -> None:
     first = start(folder, "videozoomer")
     assert first.stdout is not None
     for line in first.stdout:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.machine import shared_segments
+from agentic_video.launch.process import shared_segments
 from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.report.summary import trend
@@ -80,14 +80,14 @@ def test_all_steps_and_it_learns(run: tuple[Path, str, str]) -> None:
     print(f"reward: rises by {rise:.3f}, standard error {error:.3f}")
     scores = read_scores(run[0] / "episodes")
     for held_out in (held_out_accuracies(metrics, scores), held_out_rewards(metrics, scores)):
-        assert [(one.how, one.steps[0], one.steps[-1], one.episodes) for one in held_out] == [
+        assert [(item.how, item.steps[0], item.steps[-1], item.episodes) for item in held_out] == [
             ("sampled", 0, 20, 192),
             ("greedy", 0, 20, 192),
         ]
-        for one in held_out:
-            print(one)
+        for item in held_out:
+            print(item)
             # by question, which the attempt that was killed had asked before, too
-            assert one.paired is not None and one.rise > 3 * one.error
+            assert item.paired is not None and item.rise > 3 * item.error
 
 
 def test_rollout_and_actor_agree_at_every_step(run: tuple[Path, str, str]) -> None:

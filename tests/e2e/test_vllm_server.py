@@ -21,6 +21,7 @@ from tests.toyworld.conftest import any_checkpoint, tokenizer
 __all__ = ["any_checkpoint", "tokenizer"]
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
+LAPTOP = ("--recipe", str(RECIPE), "--profile", "laptop")
 QUESTIONS = 12
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -49,23 +50,8 @@ def rows(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [
-        "distill",
-        "--recipe",
-        str(RECIPE),
-        "--profile",
-        "laptop",
-        "--teacher",
-        url,
-        "--data",
-        str(rows),
-        "--out",
-        str(out),
-        "--samples",
-        "2",
-        "--temperature",
-        "1.0",
-    ]
+    command = ["distill", *LAPTOP, "--teacher", url, "--data", str(rows), "--out", str(out)]
+    command += ["--samples", "2", "--temperature", "1.0"]
     assert main(command) == 0
     kept, rejected = list(read_records(out / "kept.jsonl")), lines(out / "rejected.jsonl")
     assert len(kept) + len(rejected) == 2 * QUESTIONS
@@ -79,21 +65,7 @@ def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:
 
 def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [
-        "eval",
-        "--recipe",
-        str(RECIPE),
-        "--profile",
-        "laptop",
-        "--model",
-        url,
-        "--data",
-        str(rows),
-        "--out",
-        str(out),
-        "--temperature",
-        "0",
-    ]
+    command = ["eval", *LAPTOP, "--model", url, "--data", str(rows), "--out", str(out), "--temperature", "0"]
     assert main(command) == 0
     report = json.loads((out / "report.json").read_text())
     assert report["failed"] == 0
@@ -101,15 +73,15 @@ def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: P
     assert report["per_episode"]["tool_calls"]["mean"] > 0.3
 
 
-def test_by_token_ids_the_server_says_what_the_engine_in_this_process_says(
+def test_server_and_engine_generate_the_same_ids(
     url: str, toyworld: dict[str, str], rows: Path, tmp_path: Path
 ) -> None:
-    """Greedy episodes, id by id. The engine runs in a process of its own, as in the test below."""
+    """Greedy episodes, id by id; the engine runs in a separate process, as in the test below."""
     said = {}
     for engine, model in (("vllm-server", url), ("vllm", toyworld["model"])):
-        command = [sys.executable, "-m", "agentic_video.cli", "eval", "--recipe", str(RECIPE), "--profile", "laptop"]
+        command = [sys.executable, "-m", "agentic_video.cli", "eval", *LAPTOP]
         command += ["--model", model, "--engine", engine, "--data", str(rows), "--out", str(tmp_path / engine)]
-        command += ["--temperature", "0", *server_limits()]
+        command += ["--temperature", "0", "actor_rollout_ref.rollout.max_model_len=640"]  # as the server has it
         environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -121,32 +93,10 @@ def test_by_token_ids_the_server_says_what_the_engine_in_this_process_says(
     assert max(turns) > 1 and all(ids for turns in said["vllm"].values() for ids in turns)
 
 
-def server_limits() -> list[str]:
-    """Overrides for an engine like the server's."""
-    return ["actor_rollout_ref.rollout.max_model_len=640"]
-
-
-def test_references_give_what_images_give(any_checkpoint: Path) -> None:
-    """In a process of its own, which ends by force: after an engine in its own process Python didn't end by itself."""
-    command = [sys.executable, "-m", "tests.e2e.references", str(any_checkpoint)]
-    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-
-
-def test_asides_are_what_the_engine_says_to_their_ids(any_checkpoint: Path) -> None:
-    """In a process of its own, as above."""
-    command = [sys.executable, "-m", "tests.e2e.asides", str(any_checkpoint)]
-    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-
-
-def test_what_the_vision_tower_says_now_is_what_the_engine_sees(any_checkpoint: Path) -> None:
-    """A synced tower and a later turn's other frame move the log-probabilities to transformers' own."""
-    command = [sys.executable, "-m", "tests.e2e.vision", str(any_checkpoint)]
+@pytest.mark.parametrize("module", ["asides", "clips", "vision"])
+def test_a_real_engine(module: str, any_checkpoint: Path) -> None:
+    """In a process of its own, which ends by force: after an engine in its own process Python doesn't end by itself."""
+    command = [sys.executable, "-m", f"tests.e2e.{module}", str(any_checkpoint)]
     environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)

@@ -113,7 +113,7 @@ def test_sft_learns_them(folder: Path) -> None:
     assert (run / "model" / "config.json").is_file()
 
 
-def test_grpo_starts_from_the_sft_s_checkpoint_and_asks_one_s_own_questions(folder: Path) -> None:
+def test_grpo_starts_from_the_sft_checkpoint_with_custom_questions(folder: Path) -> None:
     run = folder / "outputs" / "videozoomer-laptop" / "run-001"
     metrics = read_metrics(run)
     assert series(metrics, "episode/reward")[0] == list(range(1, 21))

@@ -111,9 +111,9 @@ class Asked:
     def short(self) -> list[int]:
         """The same with one placeholder for each frame, as verl's server is asked."""
         token, kept = self._format.image_token_id, list[int]()
-        for one in self.ids:
-            if one != token or kept[-1] != token:
-                kept.append(one)
+        for item in self.ids:
+            if item != token or kept[-1] != token:
+                kept.append(item)
         return kept
 
 

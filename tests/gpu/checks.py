@@ -44,14 +44,14 @@ def scores(model: Path, device: str, dtype: str, fused: bool, steps: int) -> tup
         old = actor.log_probs(batch)
         data = actor.with_targets(batch, old, [1.0, 1.0])
         metrics = [actor.update(data) for _ in range(steps)]
-        assert all(np.isfinite(one["grad_norm"]) and np.isfinite(one["loss"]) for one in metrics)
+        assert all(np.isfinite(metric["grad_norm"]) and np.isfinite(metric["loss"]) for metric in metrics)
         new = actor.log_probs(batch)
 
         def mean(lists: list[Any]) -> float:
-            kept = [values[torch.tensor(one.mask) == 1] for values, one in zip(lists, episodes, strict=True)]
+            kept = [values[torch.tensor(episode.mask) == 1] for values, episode in zip(lists, episodes, strict=True)]
             return float(torch.cat(kept).mean())
 
-        return [one.tolist() for one in old], [mean(old), mean(new)]
+        return [item.tolist() for item in old], [mean(old), mean(new)]
     finally:
         actor.close()
 

@@ -19,7 +19,7 @@ from agentic_video.cli import main
 from agentic_video.config.compose import compose_recipe
 from agentic_video.synthesis.distill import read_yes_no
 from agentic_video.synthesis.template_mix import GUIDANCE
-from agentic_video.training.sft_kto.sft_dataset import TrajectoryDataset
+from agentic_video.training.sft_kto.datasets import TrajectoryDataset
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
 from tests.synthesis.conftest import RECIPES, command, lines, oracle_turns, wrong_letter

@@ -28,7 +28,7 @@ from agentic_video.synthesis.preferences import (
 from agentic_video.synthesis.preferences import with_evidence as verdict_of
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.toyworld.questions import World
-from agentic_video.training.sft_kto.kto_dataset import label_of
+from agentic_video.training.sft_kto.datasets import label_of
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError

@@ -18,7 +18,7 @@ from agentic_video.rollout.policy import EngineError, ScriptedPolicy
 from agentic_video.synthesis.reflect import Diagnosis, PastPolicy, correctable, read_diagnosis
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
-from agentic_video.training.sft_kto.sft_dataset import TrajectoryDataset
+from agentic_video.training.sft_kto.datasets import TrajectoryDataset
 from agentic_video.types.action import Illegal
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.record import Record, load_records, write_record

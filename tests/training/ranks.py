@@ -46,7 +46,7 @@ def rank(model: Path, kind: str) -> dict[str, Any]:
     said = list(range(40, 52))
     batch = actor.batch([Episode(prompt, said, [1] * len(said))], [list(visuals_of(parts))])
     before = actor.log_probs(batch)
-    actor.update(actor.with_targets(batch, [one - 0.1 for one in before], [1.0]))
+    actor.update(actor.with_targets(batch, [item - 0.1 for item in before], [1.0]))
     weights = hashlib.sha256()
     for name, value in sorted(actor.worker.actor.engine.module.state_dict().items()):
         whole = value.full_tensor() if hasattr(value, "full_tensor") else value

@@ -23,9 +23,9 @@ BATCHED = 64
 def live() -> dict[int, torch.Tensor]:
     """A tensor of each memory that there is, by address."""
     found = {}
-    for one in gc.get_objects():
-        if type(one) in (torch.Tensor, torch.nn.Parameter) and one.device.type == "cpu" and one.untyped_storage():
-            found[one.untyped_storage().data_ptr()] = one
+    for item in gc.get_objects():
+        if type(item) in (torch.Tensor, torch.nn.Parameter) and item.device.type == "cpu" and item.untyped_storage():
+            found[item.untyped_storage().data_ptr()] = item
     return found
 
 
@@ -57,13 +57,13 @@ class Allocator:
     def __init__(self, memory: dict[int, torch.Tensor]):
         self.memory = memory
         self.pointer_to_data = {
-            address: SimpleNamespace(handle=(0, one.untyped_storage().nbytes(), address, 0), tag="weights")
-            for address, one in memory.items()
+            address: SimpleNamespace(handle=(0, item.untyped_storage().nbytes(), address, 0), tag="weights")
+            for address, item in memory.items()
         }
 
     def lose(self) -> None:
-        for one in self.memory.values():
-            torch.empty(0, dtype=torch.uint8).set_(one.untyped_storage()).fill_(255)
+        for item in self.memory.values():
+            torch.empty(0, dtype=torch.uint8).set_(item.untyped_storage()).fill_(255)
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
     before = live()
     model = load(folder)
     gc.collect()
-    allocator = Allocator({address: one for address, one in live().items() if address not in before})
+    allocator = Allocator({address: item for address, item in live().items() if address not in before})
 
     class Worker:
         model_runner = SimpleNamespace(model=model)
@@ -92,20 +92,20 @@ def main() -> None:
     others = {address: allocator.memory[address].clone() for address in unnamed}
     worker = kept.Worker()
     worker.sleep(level=2)
-    lost = [bool(one.isnan().all()) for one in inputs]
+    lost = [bool(item.isnan().all()) for item in inputs]
     worker.wake_up(tags=["weights"])
-    same = all(torch.equal(allocator.memory[address], one) for address, one in others.items())
-    found = [float(one.abs().max()) for one in inputs]
+    same = all(torch.equal(allocator.memory[address], other) for address, other in others.items())
+    found = [float(item.abs().max()) for item in inputs]
     plain.sleep(level=2)
     plain.wake_up(tags=["weights"])
     result = {
         "deepstack": len(inputs),
-        "unnamed": [one.data_ptr() in unnamed for one in inputs],
+        "unnamed": [item.data_ptr() in unnamed for item in inputs],
         "others": len(unnamed) - len(inputs),
         "lost": lost,
         "with": found,
         "same": same,
-        "without": [bool(one.isnan().all()) for one in inputs],
+        "without": [bool(item.isnan().all()) for item in inputs],
     }
     print("RESULT", json.dumps(result), flush=True)
     os._exit(0)  # what was lost last can't be freed: kernels' own addresses were among it

@@ -30,7 +30,7 @@ STOCK: Any = VideoAgentLoopWorker.__base__
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_an_agent_loop_is_told_of_validation(validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_loop_knows_of_validation(validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
     async def run(self: Any, sampling_params: Any, trajectory: Any, **row: Any) -> str:
@@ -83,7 +83,7 @@ def test_a_greedy_row_is_played_greedily(checkpoint: Path, monkeypatch: pytest.M
     worker.config.actor_rollout_ref.rollout.val_kwargs.do_sample = False
     for validate in (True, False):
         asyncio.run(worker._run_agent_loop(given, {"validate": validate}))
-    assert [one["temperature"] for one in asked[2:]] == [0, 1.0]
+    assert [item["temperature"] for item in asked[2:]] == [0, 1.0]
 
 
 def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
@@ -158,9 +158,9 @@ def test_a_rollout_goes_to_the_trainer_without_pixels(checkpoint: Path, monkeypa
 
     async def postprocess(self: Any, output: Any, validate: bool, **row: Any) -> None:
         """As verl's, which puts what it makes into its queue."""
-        for one in output if isinstance(output, list) else [output]:
-            ids = torch.tensor(one.prompt_ids + one.response_ids)
-            inputs = self._compute_multi_modal_inputs(one, ids)
+        for item in output if isinstance(output, list) else [output]:
+            ids = torch.tensor(item.prompt_ids + item.response_ids)
+            inputs = self._compute_multi_modal_inputs(item, ids)
             positions = self._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
             put.append({"inputs": inputs, "positions": positions})
 
@@ -250,7 +250,7 @@ def test_unfinished_questions_of_a_checkpoint_are_dealt_out(monkeypatch: pytest.
     def generate(number: int, batch: Any) -> None:
         assert batch["global_steps"] == 3
         rows = zip(list(batch["uid"]), batch["dummy_tensor"].unbind(), strict=True)
-        got[number] += [(uid, one.tolist()) for uid, one in rows]
+        got[number] += [(uid, item.tolist()) for uid, item in rows]
 
     manager = manager_of(2, generate, monkeypatch)
     batch = get_tensordict(
@@ -264,7 +264,7 @@ def test_unfinished_questions_of_a_checkpoint_are_dealt_out(monkeypatch: pytest.
     assert got == {0: [("a", [0]), ("b", [1])], 1: [("c", [2])]}
 
 
-def test_outputs_of_others_go_verls_own_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_outputs_are_processed_by_verl(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make_worker(monkeypatch, checkpoint)
     monkeypatch.setattr(STOCK, "_compute_multi_modal_inputs", lambda self, output, ids: {"stock": True})
     output = SimpleNamespace(multi_modal_data={"images": [Image.fromarray(picture(0))]})

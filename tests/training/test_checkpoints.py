@@ -43,7 +43,7 @@ def test_a_run_resumes_from_its_newest_whole_checkpoint(tmp_path: Path, capsys: 
     ("mode", "begun", "expected"),
     [("auto", True, "resume_path"), ("auto", False, "disable"), ("disable", True, "disable")],
 )
-def test_verl_is_told_where_to_resume(
+def test_verl_resumes_where_it_should(
     mode: str, begun: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[str, str | None]] = []

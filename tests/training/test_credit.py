@@ -45,7 +45,7 @@ def test_standard_deviation_and_discount() -> None:
     assert advantages[:2, 3].tolist() == pytest.approx([-(2**-0.5), 2**-0.5], abs=1e-5)
 
 
-def test_a_turn_that_nobody_else_has_got_to_teaches_nothing() -> None:
+def test_a_turn_without_a_comparison_teaches_nothing() -> None:
     rewards = rows([0, 1, 0, 2, 0], [0, 0, 5, 0, 0])
     mask = torch.stack([MASK[0], MASK[2]])
     advantages, _ = by_turn(rewards, mask, ["g", "g"], PLAIN)

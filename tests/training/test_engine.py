@@ -47,17 +47,17 @@ def test_patches_take_the_place_of_references() -> None:
     tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
     patches = {first.key: torch.ones(4, 3), second.key: torch.full((4, 3), 2.0)}
     filled = sequence_inputs(with_patches(batch, patches))
-    assert [set(one) for one in filled] == [
+    assert [set(item) for item in filled] == [
         {"pixel_values", "image_grid_thw"},
         set(),
         *[{"pixel_values", "image_grid_thw"}] * 2,
     ]
-    assert [one["pixel_values"][:, 0].tolist() for one in filled if one] == [
+    assert [item["pixel_values"][:, 0].tolist() for item in filled if item] == [
         [1.0] * 4 + [2.0] * 4,
         [0.0] * 4,
         [2.0] * 4,
     ]
-    assert [set(one) for one in sequence_inputs(batch)] == [set(one) for one in rows]  # as it was
+    assert [set(item) for item in sequence_inputs(batch)] == [set(item) for item in rows]  # as it was
     assert sequence_inputs(TensorDict({}, batch_size=[4])) == []
 
 
@@ -101,13 +101,13 @@ def test_clips_go_through_the_model_as_images() -> None:
     tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
     made = clips_as_images(batch, IMAGE, VIDEO, merge=2)
     filled = sequence_inputs(made)
-    assert [sorted(one) for one in filled] == [
+    assert [sorted(item) for item in filled] == [
         ["image_grid_thw", "images_seqlens", "pixel_values"],
         [],
         ["image_grid_thw", "images_seqlens", "pixel_values"],
         ["image_grid_thw", "images_seqlens", "pixel_values"],
     ]
-    assert [one["pixel_values"][::4, 0].tolist() for one in filled if one] == [[1, 2, 5, 3, 4], [6, 1, 2, 3, 7], [9]]
+    assert [item["pixel_values"][::4, 0].tolist() for item in filled if item] == [[1, 2, 5, 3, 4], [6, 1, 2, 3, 7], [9]]
     assert filled[0]["image_grid_thw"].tolist() == [[2, 2, 2], [1, 2, 2], [2, 2, 2]]
     assert filled[2]["image_grid_thw"].tolist() == [[1, 2, 2], [3, 2, 2], [1, 2, 2]]
     assert filled[0]["images_seqlens"].tolist() == [4] * 5
@@ -115,7 +115,7 @@ def test_clips_go_through_the_model_as_images() -> None:
         [IMAGE if token == VIDEO else token for token in row] for row in ids
     ]
     assert [row.tolist() for row in batch["input_ids"].unbind()] == ids  # as it was
-    assert [sorted(one) for one in sequence_inputs(batch)] == [sorted(one) for one in rows]
+    assert [sorted(item) for item in sequence_inputs(batch)] == [sorted(item) for item in rows]
 
 
 def _result(module: str, *arguments: str) -> Any:
@@ -158,8 +158,8 @@ def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path
     found = _result("tests.training.ranks", str(tmp_path), model)
     for alone, together in zip(found["alone"], found["together"], strict=True):
         assert together["log_probs"] == pytest.approx(alone["log_probs"], abs=1e-5)
-    assert len({one["weights"] for one in found["together"]}) == 1
-    assert found["together"][0]["weights"] not in {one["weights"] for one in found["alone"]}
+    assert len({item["weights"] for item in found["together"]}) == 1
+    assert found["together"][0]["weights"] not in {item["weights"] for item in found["alone"]}
 
 
 @pytest.mark.ray

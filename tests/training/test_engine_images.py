@@ -183,10 +183,10 @@ def test_the_engine_gets_what_it_would_get_for_images(make_engine: MakeEngine) -
     assert rendered["mm_placeholders"] == expected["mm_placeholders"]
     assert rendered["mm_hashes"]["image"] == [image_key(image(number)) for number in numbers]
     pairs = list(zip(rendered["mm_kwargs"]["image"], expected["mm_kwargs"]["image"], strict=True))
-    assert [one is None for one, _ in pairs] == [other is None for _, other in pairs] == [False, False, True, False]
-    for one, other in pairs:
-        if one is not None:
-            assert {name: value.tolist() for name, value in one.get_data().items()} == {
+    assert [pair is None for pair, _ in pairs] == [other is None for _, other in pairs] == [False, False, True, False]
+    for pair, other in pairs:
+        if pair is not None:
+            assert {name: value.tolist() for name, value in pair.get_data().items()} == {
                 name: value.tolist() for name, value in other.get_data().items()
             }
 
@@ -221,7 +221,7 @@ def test_siblings_that_start_at_once_wait_for_the_first(make_engine: MakeEngine)
         return await asyncio.gather(*(ask(engine, [stored(0), stored(1), stored(2 + n % 2)]) for n in range(8)))
 
     outputs = asyncio.run(play())
-    assert all(one.outputs[0].token_ids == [1] for (one,) in outputs)
+    assert all(item.outputs[0].token_ids == [1] for (item,) in outputs)
     assert sorted(number for call in store.calls for number in call) == [0, 1, 2, 3]
     assert counts(engine.stats, "asked", "fetched", "processed", "again") == (24, 4, 4, 0)
     assert engine._coming == {}

@@ -100,7 +100,7 @@ def gradients(model: Any, inputs: dict[str, torch.Tensor], *, fused: bool) -> di
     model.zero_grad()
     chances, entropies = computed(model, inputs, fused=fused)
     (chances.mean() + 0.1 * entropies.float().mean()).backward()
-    return {name: one.grad.full_tensor() for name, one in model.named_parameters() if one.grad is not None}
+    return {name: weight.grad.full_tensor() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -108,15 +108,15 @@ def gradients(model: Any, inputs: dict[str, torch.Tensor], *, fused: bool) -> di
 def test_fused_is_the_same(family: str, lora: bool, group: None, forwards: None) -> None:
     inputs = batch(family)
     plain = sharded(family, fused=False, lora=lora)
-    wanted = [one.detach() for one in computed(plain, inputs, fused=False)]
+    wanted = [item.detach() for item in computed(plain, inputs, fused=False)]
     slopes = gradients(plain, inputs, fused=False)
     model = sharded(family, fused=True, lora=lora)
     with torch.no_grad():
         alone = computed(model, inputs, fused=True)
     found = computed(model, inputs, fused=True)
-    for one, other, quiet in zip(wanted, found, alone, strict=True):
+    for item, other, quiet in zip(wanted, found, alone, strict=True):
         # bfloat16 states: a few in a thousand
-        torch.testing.assert_close(other.float(), one.float(), rtol=0.01, atol=0.02)
+        torch.testing.assert_close(other.float(), item.float(), rtol=0.01, atol=0.02)
         torch.testing.assert_close(other.float(), quiet.float())
     ours = gradients(model, inputs, fused=True)
     assert ours.keys() == slopes.keys() and ("lm_head.weight" in ours) is not lora

@@ -86,8 +86,8 @@ def test_the_loss_is_that_of_a_mask_written_out(checkpoint: Path) -> None:
         expected = logits[:-1].gather(-1, torch.tensor(row[1:])[:, None]).squeeze(-1)
         torch.testing.assert_close(found[number], expected, atol=1e-5, rtol=1e-4)
 
-    sum(one.sum() for one in found).backward()  # type: ignore[union-attr]
-    assert all(one.grad is None or one.grad.isfinite().all() for one in model.parameters())
+    sum(item.sum() for item in found).backward()  # type: ignore[union-attr]
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
 
 
 def test_otherwise_nothing_is_hidden(checkpoint: Path) -> None:

@@ -85,15 +85,15 @@ def test_reference_point_over_ranks() -> None:
     context = torch.multiprocessing.get_context("spawn")
     results = context.Queue()
     ranks = [context.Process(target=_rank, args=(rank, port, results)) for rank in range(2)]
-    for one in ranks:
-        one.start()
+    for item in ranks:
+        item.start()
     points = [results.get(timeout=120) for _ in ranks]
-    for one in ranks:
-        one.join()
+    for item in ranks:
+        item.join()
     assert points == [2.0, 2.0]
 
 
-def test_sequences_sum_what_was_said() -> None:
+def test_sums_are_over_generated_tokens() -> None:
     # ids: prompt a b, said c d | prompt e, shown f, said g; the log-probability of a token stands at the one before it
     log_probs = torch.tensor([-1.0, -2.0, -4.0, -math.inf, -8.0, -16.0, -32.0], requires_grad=True)
     mask = torch.tensor([0, 0, 1, 1, 0, 0, 1])
@@ -104,7 +104,7 @@ def test_sequences_sum_what_was_said() -> None:
     assert log_probs.grad.tolist() == [0, 1, 1, 0, 0, 1, 0]
 
 
-def test_the_first_token_of_a_sequence_is_never_counted_at_the_end_of_the_one_before() -> None:
+def test_a_sequences_first_token_is_not_counted_in_the_previous_sequence() -> None:
     sums = sequence_log_probs(torch.tensor([-1.0, -2.0, -4.0, -8.0]), torch.tensor([0, 1, 1, 1]), torch.tensor([2, 2]))
     assert sums.tolist() == [-1.0, -4.0]
 
@@ -136,12 +136,6 @@ def test_mismatch_uses_each_response_once_and_never_its_own(questions: list[str]
     partners = mismatch(questions)
     assert sorted(partners) == list(range(len(questions)))
     assert all(partner != number for number, partner in enumerate(partners))
-
-
-@pytest.mark.parametrize("values", [{"beta": 0.0}, {"desirable_weight": -1.0}, {"undesirable_weight": math.nan}])
-def test_constants_are_checked(values: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(values))):
-        KtoLoss(**values)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from agentic_video.toyworld.preferences import DESIRABLE, write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.inputs.model_inputs import model_inputs, with_patches_of_raw
-from agentic_video.training.sft_kto.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, label_of
-from agentic_video.training.sft_kto.sft_dataset import LabelError
+from agentic_video.training.sft_kto.datasets import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records, write_record
@@ -102,14 +101,14 @@ def test_a_mismatched_pair_is_one_opening_with_another_response(
             return store.frames(record.qa.video, [one.index], (one.width, one.height))[0]
 
         return [
-            Clip(tuple(frame(ref) for ref in one.frames)) if isinstance(one, ClipRef) else frame(one)
-            for one in references
+            Clip(tuple(frame(ref) for ref in reference.frames)) if isinstance(reference, ClipRef) else frame(reference)
+            for reference in references
         ]
 
-    for one, other in ((0, 1), (1, 2), (2, 0), (5, 3)):
-        asked, answered = found[one], found[other]
+    for item, other in ((0, 1), (1, 2), (2, 0), (5, 3)):
+        asked, answered = found[item], found[other]
         first, second = sequence(asked), sequence(answered)
-        pair = collator.pair(dataset[one], dataset[other])
+        pair = collator.pair(dataset[item], dataset[other])
         assert pair["input_ids"].tolist() == [*first.prompt_ids, *second.response_ids]
         assert pair["loss_mask"].tolist() == [0] * len(first.prompt_ids) + list(second.response_mask)
         shown, before = images_of(asked), images_of(answered)

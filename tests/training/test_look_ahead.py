@@ -33,7 +33,7 @@ def trainer(*overrides: str) -> VideoAgentTrainer:
 
 
 def numbers(*batches: Any) -> list[int]:
-    return [int(one) for batch in batches for one in batch["number"]]
+    return [int(item) for batch in batches for item in batch["number"]]
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
     def worker(number: int) -> Any:
         return SimpleNamespace(
             generate_sequences=SimpleNamespace(
-                remote=lambda rows: got.append(("play", number, [one["id"] for one in rows["video_qa"]]))
+                remote=lambda rows: got.append(("play", number, [row["id"] for row in rows["video_qa"]]))
             ),
-            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [one["id"] for one in rows]))),
+            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [row["id"] for row in rows]))),
         )
 
     manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
@@ -123,7 +123,7 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
         assert [got.pop(-2)[:2], got.pop()[:2]] == [("play", 0), ("play", 1)]
     manager.generate_sequences(batch)
     manager.generate_sequences(more)
-    ids, others = ([str(number) for number in numbers(one)] for one in (batch, more))
+    ids, others = ([str(number) for number in numbers(item)] for item in (batch, more))
     dealt = [(1, ids[:2]), (0, ids[2:]), (0, others[:1]), (1, others[1:])]
     assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in dealt]
 

@@ -37,13 +37,13 @@ def test_adapters_and_merged_weights(family: str, streamed: bool, tmp_path: Path
 
     with fsdp_utils.merged_lora_context(model, backup_adapters=True):
         merged = {
-            name: one.full_tensor().clone()
-            for name, one in fsdp_utils.normalize_peft_param_name(model.state_dict()).items()
+            name: item.full_tensor().clone()
+            for name, item in fsdp_utils.normalize_peft_param_name(model.state_dict()).items()
         }
     assert merged.keys() == base.keys()
     torch.testing.assert_close(merged[f"{LAYER}.weight"], base[f"{LAYER}.weight"] + ALPHA / RANK * high @ low)
-    for name, one in fsdp_utils.normalize_peft_param_name(model.state_dict()).items():
-        assert torch.equal(one.full_tensor(), base[name]), name
+    for name, item in fsdp_utils.normalize_peft_param_name(model.state_dict()).items():
+        assert torch.equal(item.full_tensor(), base[name]), name
 
 
 @pytest.mark.usefixtures("group", "forwards")

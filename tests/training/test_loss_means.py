@@ -187,6 +187,6 @@ def test_figures_of_sequences_leave_padding_out(level: str) -> None:
     more: dict[str, Any] = {"rollout_is": level, "rollout_rs": "seq_mean_k1", "rollout_rs_threshold": "0.9_1.1"}
     compute = corrections.compute_rollout_correction_and_rejection_mask
     _, kept, expected = compute(old, rollout, mask, **more)
-    _, kept_padded, found = compute(*(with_padding(one, 5) for one in (old, rollout, mask)), **more)
+    _, kept_padded, found = compute(*(with_padding(item, 5) for item in (old, rollout, mask)), **more)
     assert found == pytest.approx(expected)
     assert torch.equal(kept_padded[:3], kept)

@@ -72,8 +72,8 @@ def test_training_and_validation_have_the_same_names() -> None:
 
 def test_error_of_a_validation_s_reward_counts_a_video_s_episodes_as_one() -> None:
     episodes = [episode("toy", acc=acc) for acc in (1.0, 1.0, 0.0, 0.5)]  # rewards 2, 2, 0, 1
-    for one, video in zip(episodes, ("a.mp4", "a.mp4", "b.mp4", "c.mp4"), strict=True):
-        one["video_qa"]["video"] = video
+    for item, video in zip(episodes, ("a.mp4", "a.mp4", "b.mp4", "c.mp4"), strict=True):
+        item["video_qa"]["video"] = video
     del episodes[3]["reward_extra_info"]["reward"]
     # mean 4/3; the videos' sums of what is above it: 4/3, -4/3: sqrt(2/1 * 32/9) / 3
     assert group_metrics(episodes, "val", GroupNames())["val-agentic/toy/reward_error"] == pytest.approx(8 / 9)

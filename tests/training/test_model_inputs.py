@@ -50,20 +50,20 @@ PROCESSORS = {
 
 
 @pytest.mark.parametrize("family", PROCESSORS)
-def test_patches_and_sizes_are_the_processor_s_own(family: str) -> None:
+def test_patches_and_sizes_equal_the_processors(family: str) -> None:
     """Of images as a store gives them: small, large, twice the same."""
     processor = PROCESSORS[family]
     rules = rules_of(processor)
     sizes = [rules.kept(*size) for size in ((448, 224), (28, 28), (448, 224), (30, 45), (1000, 700), (32, 64))]
     images = [picture(number, *size) for number, size in enumerate(sizes)]
-    expected = processor(images=[Image.fromarray(one) for one in images], return_tensors="pt")
-    patches = image_patches(processor, {str(number): one for number, one in enumerate(images)})
+    expected = processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
+    patches = image_patches(processor, {str(number): image for number, image in enumerate(images)})
     assert list(patches) == ["0", "1", "2", "3", "4", "5"]
     assert torch.equal(torch.cat(list(patches.values())), expected["pixel_values"])
     assert expected["pixel_values"].dtype == torch.float32
     found = image_sizes(rules, sizes)
     assert torch.equal(found["image_grid_thw"], expected["image_grid_thw"])
-    assert found["images_seqlens"].tolist() == [len(one) for one in patches.values()]
+    assert found["images_seqlens"].tolist() == [len(patch) for patch in patches.values()]
 
 
 @pytest.mark.parametrize("family", PROCESSORS)
@@ -85,7 +85,7 @@ def test_frames_of_a_clip_that_the_processor_would_resize_are_refused() -> None:
     with pytest.raises(UnkeptSizeError, match="32x32"):  # all frames together have room for half as many pixels
         clip_sizes(rules, [eight])
     with pytest.raises(UnkeptSizeError, match="64x64"):
-        clip_patches(processor, {"a": [one.image for one in eight.frames]})
+        clip_patches(processor, {"a": [item.image for item in eight.frames]})
 
 
 def test_a_sequence_without_images_has_no_inputs() -> None:
@@ -116,7 +116,7 @@ def any_processor(any_checkpoint: Path) -> Any:
     grids=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), max_size=6),
     texts=st.lists(st.integers(0, 7), min_size=7, max_size=7),
 )
-def test_positions_are_verl_s_own(any_processor: Any, grids: list[tuple[int, int]], texts: list[int]) -> None:
+def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]], texts: list[int]) -> None:
     """Images of any sizes, given in visual tokens, with any number of text tokens between them, none included."""
     processor = any_processor
     start, pad = processor.tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>"])
@@ -184,20 +184,20 @@ def mixed(side: int) -> list[Visual]:
 
 def hf_output(processor: Any, shown: Sequence[Visual]) -> Any:
     """What the Hugging Face processor makes of a conversation, run directly."""
-    kinds = [{"type": "video" if isinstance(one, Clip) else "image"} for one in shown]
+    kinds = [{"type": "video" if isinstance(visual, Clip) else "image"} for visual in shown]
     content = [{"type": "text", "text": "look <"}]
     for kind in kinds:
         content += [kind, {"type": "text", "text": " 1> and"}]
     text = processor.tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
     )
-    clips = [one for one in shown if isinstance(one, Clip)]
+    clips = [visual for visual in shown if isinstance(visual, Clip)]
     return processor(
         text=[text],
-        images=[Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)] or None,
-        videos=[np.stack([frame.image for frame in one.frames]) for one in clips],
+        images=[Image.fromarray(visual.image) for visual in shown if not isinstance(visual, Clip)] or None,
+        videos=[np.stack([frame.image for frame in item.frames]) for item in clips],
         video_metadata=[
-            VideoMetadata(total_num_frames=len(one.frames), fps=1.0, frames_indices=list(one.times)) for one in clips
+            VideoMetadata(total_num_frames=len(item.frames), fps=1.0, frames_indices=list(item.times)) for item in clips
         ],
         do_sample_frames=False,
         return_tensors="pt",
@@ -206,13 +206,13 @@ def hf_output(processor: Any, shown: Sequence[Visual]) -> Any:
 
 def own_ids(processor: Any, shown: Sequence[Visual]) -> list[int]:
     parts: list[Any] = ["look <"]
-    for one in shown:
-        parts += [one, " 1> and"]
+    for visual in shown:
+        parts += [visual, " 1> and"]
     return ChatFormat.of(processor).opening_ids([Message("user", tuple(parts))])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ids_and_patches_of_clips_are_the_processor_s_own(family: str, processors: dict[str, Any]) -> None:
+def test_ids_and_patches_of_clips_equal_the_processors(family: str, processors: dict[str, Any]) -> None:
     processor = processors[family]
     shown = mixed(processor.image_processor.patch_size * 2)
     expected, ids = hf_output(processor, shown), own_ids(processor, shown)

@@ -9,7 +9,7 @@ def test_whose_an_output_is() -> None:
 
 def test_what_outputs_carry(queue: Queue) -> None:
     queue.update(g_0_0=episode(0.0), g_1_0=episode(1.0))
-    assert [one["reward_extra_info"]["acc"] for one in extra_fields(["g_1_0", "g_0_0"], "train")] == [1.0, 0.0]
+    assert [field["reward_extra_info"]["acc"] for field in extra_fields(["g_1_0", "g_0_0"], "train")] == [1.0, 0.0]
     assert {key: earned["reward"] for key, earned in rewards_of(["g_0_0", "g_1_0"], "train").items()} == {
         "g_0_0": 0.0,
         "g_1_0": 1.0,

@@ -100,7 +100,7 @@ def test_every_backend_gets_figures_and_those_that_can_get_pictures(
 
 
 @pytest.mark.parametrize(("count", "backends"), [(0, {"tensorboard": None}), (3, {"console": None, "file": None})])
-def test_nothing_is_drawn_that_nobody_takes(
+def test_nothing_is_drawn_without_a_backend(
     count: int, backends: dict[str, None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "draw_record", lambda *arguments: pytest.fail("drawn"))
@@ -122,7 +122,9 @@ class Broken:
         raise OSError("disk full")
 
 
-def test_one_bad_episode_costs_one_picture(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_episode_costs_only_its_picture(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     draw = pictures.draw_record
 
     def failing(one: Record, store: Any) -> Image.Image:

@@ -30,7 +30,7 @@ def any_processor(any_checkpoint: Path) -> Any:
 
 
 def visual(number: int, width: int, height: int, moments: int) -> Visual:
-    frames = [frame(10 * number + one, width, height) for one in range(moments)]
+    frames = [frame(10 * number + moment, width, height) for moment in range(moments)]
     return Clip(tuple(frames)) if moments > 1 else frames[0]
 
 
@@ -53,7 +53,7 @@ SHOWN = st.lists(
 
 @given(shown=SHOWN)
 def test_the_patches_are_those_of_the_images_and_clips(any_processor: Any, shown: Sequence[Visual]) -> None:
-    shown = [kept(any_processor, one) for one in shown]
+    shown = [kept(any_processor, item) for item in shown]
     raw = raw_visuals(shown)
     expected = pixels_of(shown, visual_patches(any_processor, shown))
     found = with_patches_of_raw(any_processor, {**raw, "image_grid_thw": "kept"})
@@ -84,7 +84,7 @@ def test_a_loader_moves_bytes_in_two_tensors(any_processor: Any) -> None:
     # Patches hold float32, and an image as two moments.
     patches = with_patches_of_raw(SimpleNamespace(image_processor=PROCESSOR), raw_visuals(shown[:2]))
     assert patches["pixel_values"].nbytes == 8 * 2 * 112 * 56 * 3
-    small = raw_visuals([kept(any_processor, one) for one in shown])
+    small = raw_visuals([kept(any_processor, item) for item in shown])
     halved = with_patches_of_raw(any_processor, small, dtype=torch.bfloat16)
     assert {value.dtype for value in halved.values()} == {torch.bfloat16}
     assert raw_visuals([]) == {} == with_patches_of_raw(any_processor, {})

@@ -34,7 +34,7 @@ def test_a_slow_score_of_workers_that_answer_is_waited_for() -> None:
     assert worker.asked >= 2
 
 
-def test_a_score_that_is_soon_there_asks_no_one() -> None:
+def test_a_fast_score_checks_no_worker() -> None:
     worker = Worker(0.0)
     assert asyncio.run(while_answering(later(0.0), (worker,), 30.0)) == "scored"
     assert asyncio.run(while_answering(later(SHORT), (worker,), 0.0)) == "scored"

@@ -93,7 +93,7 @@ class Trainer(VideoSFTTrainer):
 
 
 @pytest.mark.parametrize("killed_after", [5, 7, 9])
-def test_a_run_that_goes_on_sees_what_it_would_have_seen(killed_after: int, tmp_path: Path, one_rank: None) -> None:
+def test_a_resumed_run_sees_the_same_data(killed_after: int, tmp_path: Path, one_rank: None) -> None:
     whole = Trainer(tmp_path / "whole").train()
     assert len(whole) == 12 and sorted(sum(whole[4:8], ())) == list(range(16))
     folder = tmp_path / "killed"

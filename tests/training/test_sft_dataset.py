@@ -35,7 +35,7 @@ from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
 from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.sft_kto.sft_dataset import TrajectoryDataset, by_ranks
+from agentic_video.training.sft_kto.datasets import TrajectoryDataset, by_ranks
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
@@ -206,7 +206,7 @@ class Cropper(VideoZoomer):
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         found = await super().observe(action, view)
         assert found is not None and found.frames
-        cut = [crop(one, (0, 0, one.width // 2, one.height), (one.width, one.height)) for one in found.frames]
+        cut = [crop(item, (0, 0, item.width // 2, item.height), (item.width, item.height)) for item in found.frames]
         await view.ask([Message("user", (cut[0], "What is this?"))], max_tokens=40, prefix="It is")
         return replace(found, parts=("Left half:", *cut, "whole:", *found.frames))
 
@@ -363,11 +363,11 @@ def test_ranks_share_the_look_at_the_records(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     found: Any = context.Queue()
     ranks = [context.Process(target=_one_rank, args=(rank, str(tmp_path / "meeting"), found)) for rank in range(2)]
-    for one in ranks:
-        one.start()
+    for item in ranks:
+        item.start()
     results = sorted(found.get(timeout=60) for _ in ranks)
-    for one in ranks:
-        one.join()
+    for item in ranks:
+        item.join()
     assert results == [(0, [0, -1, -2, -3, -4], [0, 2, 4]), (1, [0, -1, -2, -3, -4], [1, 3])]
 
 
@@ -435,10 +435,10 @@ def learnt_of(setup: Setup, sample: dict[str, Any]) -> list[str]:
     """The same of a sample."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
     pieces: list[list[int]] = []
-    for number, one in enumerate(mask):
-        if one and (number == 0 or not mask[number - 1]):
+    for number, flag in enumerate(mask):
+        if flag and (number == 0 or not mask[number - 1]):
             pieces.append([])
-        if one:
+        if flag:
             pieces[-1].append(ids[number])
     return [setup.chat_format.decode(piece) for piece in pieces]
 

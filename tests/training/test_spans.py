@@ -22,7 +22,7 @@ PIECES = ["", "<a>", "x", "yy", "</a>", "<b>", "</b>", "z</a>", "<a>q", "é"]
 
 
 def spell(ids: Sequence[int]) -> str:
-    return "".join(PIECES[one] for one in ids)
+    return "".join(PIECES[token] for token in ids)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_hidden() -> None:
     assert hidden_spans(ids, prompt, turns, [("a", "3", "opening"), ("c", "last", "opening")], spell, visual) == []
 
 
-def test_who_may_look_at_whom() -> None:
+def test_attention_mask_by_hand() -> None:
     allowed = attention_allowed([[(2, 4, 0, 1)], []], 4)
     assert allowed.shape == (2, 1, 4, 4) and allowed.dtype == torch.bool
     assert allowed[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
@@ -110,7 +110,7 @@ SEQUENCES = st.lists(st.integers(0, 9), min_size=1, max_size=24)
 
 
 @given(SEQUENCES, st.integers(0, 24), st.sampled_from(["last", "1", "2"]), st.sampled_from(["opening", "observations"]))
-def test_everybody_sees_itself_and_nobody_the_future(ids: list[int], prompt: int, which: str, what: str) -> None:
+def test_tokens_see_themselves_and_never_the_future(ids: list[int], prompt: int, which: str, what: str) -> None:
     prompt = min(prompt, len(ids))
     spans = hidden_spans(ids, prompt, [(prompt, len(ids))], [("a", which, what)], spell, frozenset({IMAGE}))  # type: ignore[list-item]
     allowed = attention_allowed([spans], len(ids))[0, 0]

@@ -139,10 +139,10 @@ def test_a_validation_logs_figures_scores_and_pictures(
     assert metrics["val-core/toy/acc/mean@1"] == 0.5
     assert metrics["val-agentic/toy/accuracy"] == 0.5
     assert metrics["val-agentic/toy/episodes"] == 2.0
-    assert [one.reward for one in read_scores(tmp_path)[9]] == [0.0, 1.0]
+    assert [score.reward for score in read_scores(tmp_path)[9]] == [0.0, 1.0]
     assert trainer.replay_buffer is buffer
     ((records, count, backends, step, store),) = pictured
-    assert [(one.qa, one.trajectory, one.rewards["acc"]) for one in records] == [(QA, FULL, 0.0), (QA, FULL, 1.0)]
+    assert [(item.qa, item.trajectory, item.rewards["acc"]) for item in records] == [(QA, FULL, 0.0), (QA, FULL, 1.0)]
     assert (count, backends, step) == (5, {"console": None}, 9)
     assert store.workers == trainer.config.agentic_video.frame_store.workers
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from agentic_video.training.loop.turnstile import yield_fairly
 
 
-def test_what_is_ready_at_once_goes_on_yield_fairly() -> None:
+def test_ready_coroutines_continue_one_per_round() -> None:
     passed: list[int] = []
     seen: list[int] = []
 
@@ -32,7 +32,7 @@ def test_what_is_ready_at_once_goes_on_yield_fairly() -> None:
     assert all(later - before <= 1 for before, later in pairwise(seen))
 
 
-def test_one_that_is_cancelled_while_it_waits_holds_up_nobody() -> None:
+def test_a_cancelled_coroutine_blocks_no_other() -> None:
     async def main() -> list[str]:
         done: list[str] = []
 

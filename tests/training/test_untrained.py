@@ -181,7 +181,7 @@ def test_no_row_is_both_and_lone_ones_are_found(rows: list[tuple[str, int, int, 
     out = excluded_rows(keys, tags)
     assert not set(out.masked) & set(out.still)
     if not all(tag.values()):
-        assert set(out.masked) == {number for number, one in enumerate(tags) if one[UNTRAINED]}
+        assert set(out.masked) == {number for number, item in enumerate(tags) if item[UNTRAINED]}
         for number in out.still:
             uid = rows[number][0]
             others = {session: untrained for (whose, session), untrained in tag.items() if whose == uid}
@@ -292,7 +292,7 @@ def test_a_worker_tags_all_outputs(
     assert done == (["stored", tag] if untrained and not validate else ["stored"])
 
 
-def test_a_tag_goes_beside_those_that_are_there() -> None:
+def test_a_tag_is_added_to_existing_ones() -> None:
     """What transfer queue does with a second tag of a key."""
     from transfer_queue.metadata import BatchMeta
 

@@ -29,7 +29,7 @@ def test_each_question_is_asked_a_second_time() -> None:
     assert BATCH["data_source"].tolist() == ["toy", "other"]
 
 
-def test_greedy_episodes_have_figures_of_their_own() -> None:
+def test_greedy_episodes_have_separate_figures() -> None:
     def episode(greedy: bool, acc: float) -> dict[str, Any]:
         row = {"data_source": "toy", "extra_info": {"class": "active"}}
         return {"video_qa": row, "reward_extra_info": {"acc": acc}, GREEDY: greedy}

@@ -37,7 +37,7 @@ def generate(server: VideoServer, **request: Any) -> Any:
     return asyncio.run(server.generate([1, 2], {"logprobs": True, "max_tokens": 4}, "one", **request))
 
 
-def test_verl_finds_our_replica_under_the_name_of_its_own() -> None:
+def test_our_replica_replaces_verls() -> None:
     assert get_rollout_replica_class("vllm") is RolloutReplicaRegistry.get("vllm") is VideoReplica
     assert issubclass(VideoReplica, vLLMReplica) and issubclass(VideoServer, vLLMHttpServer)
 

@@ -23,15 +23,17 @@ class Allocator:
     def __init__(self, **parts: list[torch.Tensor]):
         self.tensors = parts
         self.pointer_to_data = {
-            one.data_ptr(): SimpleNamespace(handle=(0, one.untyped_storage().nbytes(), one.data_ptr(), 0), tag=tag)
+            tensor.data_ptr(): SimpleNamespace(
+                handle=(0, tensor.untyped_storage().nbytes(), tensor.data_ptr(), 0), tag=tag
+            )
             for tag, tensors in parts.items()
-            for one in tensors
+            for tensor in tensors
         }
 
     def lose(self, *tags: str) -> None:
         for tag in tags:
-            for one in self.tensors[tag]:
-                one.view(torch.uint8).fill_(255)
+            for tensor in self.tensors[tag]:
+                tensor.view(torch.uint8).fill_(255)
 
 
 class Model(torch.nn.Module):
@@ -109,7 +111,7 @@ def test_a_deep_sleep_loses_only_what_a_weight_sync_brings(model: Model, worker:
     assert model.cache.isnan().all()  # larger than what is kept
 
 
-def test_a_light_sleep_keeps_what_lies_beside_the_cache(model: Model, worker: Any) -> None:
+def test_a_light_sleep_keeps_tensors_outside_the_cache(model: Model, worker: Any) -> None:
     worker.sleep(level=1)
     model.zeros[0].fill_(7.0)  # vLLM itself brings back what was loaded
     worker.wake_up()
@@ -124,7 +126,7 @@ def test_addresses_between_allocations_are_elsewhere() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "levels"), [("tiny-qwen3", 1), ("tiny", 0)])
-def test_vllm_s_own_models_wake_as_they_fell_asleep(model: str, levels: int, tmp_path: Path) -> None:
+def test_vllms_models_wake_unchanged(model: str, levels: int, tmp_path: Path) -> None:
     """Qwen3-VL's deepstack inputs come back as NaN without the hook, and as zeros with it."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.training.sleepers", str(tmp_path), model],

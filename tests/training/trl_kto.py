@@ -74,7 +74,7 @@ class Batch:
         """Ids and masks."""
         said = [self.said[partner] for partner in self.partners] if mismatched else list(self.said)
         pairs = list(zip(self.prompts, said, strict=True))
-        masks = [torch.cat([torch.zeros(len(one)), torch.ones(len(two))]) for one, two in pairs]
+        masks = [torch.cat([torch.zeros(len(item)), torch.ones(len(two))]) for item, two in pairs]
         return [torch.cat(pair) for pair in pairs], masks
 
 

@@ -62,7 +62,7 @@ def with_references(batch: Any, processor: Any, shown: Sequence[Sequence[Visual]
 
     made = []
     for visuals in shown:
-        refs = tuple((VideoRef if isinstance(one, Clip) else ImageRef).of(one, node_id()) for one in visuals)
+        refs = tuple((VideoRef if isinstance(visual, Clip) else ImageRef).of(visual, node_id()) for visual in visuals)
         sizes = visual_sizes(processor, refs)
         made.append({**sizes, IMAGES: SequenceImages(refs, StoreConfig()).pack()})
     copy = batch.copy()
@@ -78,20 +78,20 @@ def lose_the_store() -> None:
 def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, references: bool) -> dict[str, Any]:
     """What one update does: log-probabilities before, metrics, and the weights after it."""
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
-    shown: list[list[Visual]] = [list(one) for one in frames]
+    shown: list[list[Visual]] = [list(frame) for frame in frames]
     width, height = size = SIZES[model.name]
     count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4
     turns = [Turn(3, 5, 7), Turn(3, 4, 6)]
     episodes = [make_sequence(turns, actor.tokenizer, count, size, seed) for seed in range(len(shown))]
     if clips:
         chat_format = ChatFormat.of(actor.processor)
-        made = [episode_of(one, chat_format, seed) for seed, one in enumerate(frames)]
+        made = [episode_of(frame, chat_format, seed) for seed, frame in enumerate(frames)]
         episodes, shown = [episode for episode, _ in made], [visuals for _, visuals in made]
     batch = actor.batch(episodes, shown)
     if references:
         batch = with_references(batch, actor.processor, shown)
     before = actor.log_probs(batch)
-    data = actor.with_targets(batch, [one - 0.1 for one in before], [1.0, -0.5])
+    data = actor.with_targets(batch, [item - 0.1 for item in before], [1.0, -0.5])
     if references:
         lose_the_store()
     metrics = actor.update(data)
@@ -103,7 +103,7 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     fetcher = getattr(actor.worker.actor.engine, "_fetcher", None)
     return {
         "engine": type(actor.worker.actor.engine).__name__,
-        "log_probs": [one.tolist() for one in before],
+        "log_probs": [item.tolist() for item in before],
         "metrics": {name: value for name, value in metrics.items() if not any(word in name for word in timing)},
         "weights": weights.hexdigest(),
         "fetched": None if fetcher is None else vars(fetcher.stats),

@@ -33,7 +33,7 @@ def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_worker
 
 def sequence_images(shown: Sequence[Visual]) -> SequenceImages:
     """What a rollout shows of its images and clips."""
-    refs = tuple(VideoRef.of(one) if isinstance(one, Clip) else ImageRef.of(one) for one in shown)
+    refs = tuple(VideoRef.of(visual) if isinstance(visual, Clip) else ImageRef.of(visual) for visual in shown)
     return SequenceImages(refs, StoreConfig())
 
 

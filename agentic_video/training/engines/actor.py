@@ -104,11 +104,7 @@ class VideoEngine(FSDPEngineWithLMHead):
         return parts
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
-        """See verl's; with patches on this rank's device, and with a mask where something is hidden.
-
-        Raises:
-            ValueError: Something is to be hidden, and the model's attention takes no mask.
-        """
+        """See verl's; with patches on this rank's device, and with a mask where something is hidden."""
         hidden = [inputs.get(HIDDEN) for inputs in sequence_inputs(micro_batch)]
         if any(spans is not None for spans in hidden):
             micro_batch = _without_hidden(micro_batch)
@@ -149,17 +145,10 @@ class VideoEngine(FSDPEngineWithLMHead):
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:
-    """Take the vision tower out of training.
+    """Freeze the vision tower; return the number of frozen weights.
 
     Args:
-        module: The model.
-        merger: Whether the modules that make tokens of its patches are frozen, too.
-
-    Returns:
-        Number of frozen weights.
-
-    Raises:
-        ValueError: The model has no vision tower (no parameter under a module named ``visual``).
+        merger: Whether to freeze the modules that make tokens of its patches, too.
     """
     named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
     # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
@@ -205,8 +194,7 @@ def reference_patches(
 ) -> dict[str, torch.Tensor]:
     """Float32 patches of what sequences show, by the keys of references, each distinct one processed once.
 
-    Args:
-        images: The pixels of all images, those of clips included, by key.
+    ``images`` are the pixels of all images, those of clips included.
     """
     refs = {ref.key: ref for sequence in sequences for ref in sequence.refs}
     clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
@@ -223,13 +211,7 @@ def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge
 
     The placeholders of clips become those of images, and their patches and sizes are put among those of the images in
     the order of the placeholders. The model's hidden states are the same: a placeholder's own embedding is never read,
-    positions were made before, and the loss is taken on no placeholder.
-
-    Args:
-        batch: With ``input_ids`` and ``multi_modal_inputs``, pixels included.
-        image_token: Placeholder of images.
-        video_token: Placeholder of clips.
-        merge: Patches along a side of a visual token.
+    positions were made before, and the loss is taken on no placeholder. ``merge`` patches are a side of a visual token.
     """
     ids = batch["input_ids"]
     filled = [

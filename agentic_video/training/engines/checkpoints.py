@@ -14,11 +14,7 @@ ROLLOUTS = "transfer_queue"
 
 
 def newest_checkpoint(folder: str) -> str | None:
-    """The newest whole checkpoint of a run's folder; verl fails on an empty tracker or a truncated checkpoint.
-
-    Raises:
-        DamagedCheckpoint: There are checkpoints, and all are damaged.
-    """
+    """The newest whole checkpoint in a run's folder; verl fails on an empty tracker or a truncated checkpoint."""
     step, skipped = newest_whole(Path(folder).absolute())
     if skipped:
         print(f"agentic_video could not resume from the newest checkpoint: {skipped}", flush=True)

@@ -1,9 +1,8 @@
 """Means of the loss over tokens and episodes, independent of padding, ranks, micro-batches and rows per episode.
 
 verl divides sequence means (``actor.loss_agg_mode: seq-mean-*``) by the rows of an update. Some of these rows are
-padding, some belong to rollouts that aren't trained on, and an episode may have several. Here each row has the share of
-its episode's trained tokens that it holds, 0 where it has none, and a mean is over episodes. An episode of which two
-updates have a part counts in both.
+padding, some belong to rollouts that aren't trained on, and an episode may have several. Here each row counts by its
+share of its episode's trained tokens, and a mean is over episodes. An episode in two updates counts in both.
 """
 
 from collections import defaultdict
@@ -26,15 +25,11 @@ TOKEN_MEANS = ("actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl")
 BY_SEQUENCE = "seq-mean-token-mean"
 
 _shares: list[torch.Tensor] = []
-"""Of the rows whose loss is being computed."""
+"""Of the rows whose loss is currently computed."""
 
 
 def row_shares(tokens: Sequence[tuple[Hashable, int]]) -> list[float]:
-    """Each row's share of its episode's trained tokens.
-
-    Args:
-        tokens: The episode of each row, and how many of the row's tokens are trained on.
-    """
+    """Each row's share of its episode's trained tokens, from (episode, trained tokens) of each row."""
     totals: dict[Hashable, int] = defaultdict(int)
     for episode, count in tokens:
         totals[episode] += count
@@ -42,10 +37,7 @@ def row_shares(tokens: Sequence[tuple[Hashable, int]]) -> list[float]:
 
 
 def trained_rows(data: TensorDict, rank: int) -> list[tuple[Hashable, int]]:
-    """The episode of each row of a rank, and how many of the row's tokens are trained on.
-
-    Episodes are named as verl's agent loops do it (``uid``, ``session_id``); without these each row is one.
-    """
+    """(episode, trained tokens) of each row of a rank; without ``uid`` and ``session_id`` each row is an episode."""
     counts = [int(mask.sum()) for mask in data[MASK].unbind()]
     episodes: list[Hashable] = [(rank, number) for number in range(len(counts))]
     if "uid" in data.keys() and "session_id" in data.keys():  # noqa: SIM118 (a TensorDict)
@@ -55,19 +47,15 @@ def trained_rows(data: TensorDict, rank: int) -> list[tuple[Hashable, int]]:
 
 
 def prepare_means(data: TensorDict, ranks: Sequence[Sequence[tuple[Hashable, int]]], rank: int) -> int:
-    """Put what means are taken over into one rank's part of an update.
+    """Put shares and counts of an update into a rank's part of it; return the trained tokens of all ranks.
+
+    ``data`` gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as ``loss_mask``, whose tokens
+    verl counts, the mask that the loss uses: rejection sampling changes ``response_mask`` only.
 
     Args:
-        data: With ``response_mask``. It gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as
-            ``loss_mask``, whose tokens verl counts, the mask that the loss uses: rejection sampling
-            (``algorithm.rollout_correction.rollout_rs``) changes ``response_mask`` only.
-        ranks: The :func:`trained_rows` of all ranks of the update.
-        rank: Number of this one.
-
-    Returns:
-        The update's trained tokens, of all ranks.
+        ranks: The :func:`trained_rows` of all ranks.
     """
-    rows = [row for of_one in ranks for row in of_one]
+    rows = [row for of_rank in ranks for row in of_rank]
     first = sum(map(len, ranks[:rank]))
     shares = row_shares(rows)[first : first + len(ranks[rank])]
     data[SHARES] = torch.tensor(shares, dtype=torch.float32, device=data[MASK].device)
@@ -87,13 +75,7 @@ def _weighed(shares: torch.Tensor) -> Iterator[None]:
 
 
 def over_episodes(loss_function: Callable[..., Any], tokens: int, ranks: int) -> Callable[..., Any]:
-    """verl's loss function, whose micro-batches were prepared by :func:`prepare_means`.
-
-    Args:
-        loss_function: verl's.
-        tokens: The update's trained tokens, of all ranks.
-        ranks: Number of them.
-    """
+    """verl's loss function for micro-batches of :func:`prepare_means`; ``tokens``: trained ones of all ranks."""
 
     def loss(**inputs: Any) -> Any:
         if "model_output" not in inputs:  # distillation asks for losses of logits first

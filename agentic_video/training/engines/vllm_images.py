@@ -96,11 +96,7 @@ class ImageStats:
 
 
 class ReferenceEngine:
-    """vLLM's ``AsyncLLM``, whose prompts may hold image references.
-
-    Args:
-        chat_format: None for an engine that is shown no clips.
-    """
+    """vLLM's ``AsyncLLM``, whose prompts may hold image references; without ``chat_format`` it takes no clips."""
 
     def __init__(self, engine: Any, fetcher: Fetcher, chat_format: ChatFormat | None = None):
         self._engine, self._fetcher, self._format = engine, fetcher, chat_format
@@ -114,12 +110,7 @@ class ReferenceEngine:
         return getattr(self._engine, name)
 
     async def generate(self, prompt: Any, sampling_params: Any, request_id: str, **options: Any) -> AsyncIterator[Any]:
-        """See ``AsyncLLM.generate``.
-
-        Raises:
-            MissingImages: Of images that tools made, the engine lacks some that came without pixels.
-            RenderedPromptError: vLLM's prompt differs from the rollout's.
-        """
+        """See ``AsyncLLM.generate``; MissingImages if it lacks pictures of tools that came without pixels."""
         refs = references(prompt)
         if not refs:
             if isinstance(prompt, Mapping) and prompt.get("multi_modal_data"):

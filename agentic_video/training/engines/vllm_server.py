@@ -50,11 +50,8 @@ class VideoServer(vLLMHttpServer):
         self.engine: Any = ReferenceEngine(self.engine, FrameFetcher(), chat_format)
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-        """See verl's.
-
-        Returns:
-            For pictures of a tool that came without pixels and that the engine lacks: no ids, the stop reason
-            ``missing_images``, and their keys as ``missing``.
+        """See verl's; for pictures that it lacks: no ids, the stop reason ``missing_images`` and the keys as
+        ``missing``.
         """
         try:
             return await super().generate(*args, **kwargs)

@@ -27,13 +27,9 @@ SHAPES = "raw_shapes"
 
 
 def image_sizes(rules: ProcessorRules, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
-    """Sizes of images in patches; empty without images.
+    """``image_grid_thw`` (images, 3), in patches: time, height, width, and ``images_seqlens``, patches of each image.
 
-    Args:
-        sizes: (width, height) of each image in pixels.
-
-    Returns:
-        ``image_grid_thw`` (images, 3): time, height, width; ``images_seqlens`` (images,), patches of each.
+    Both are missing without images, which are given by (width, height) in pixels.
     """
     if not sizes:
         return {}
@@ -84,13 +80,9 @@ def seqlens(grid: torch.Tensor) -> torch.Tensor:
 def clip_patches(
     video_processor: Any, clips: Mapping[str, Sequence[np.ndarray] | np.ndarray], device: Device = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """Patches of clips as the model's video processor makes them, on a device, by key.
+    """Float32 patches (patches, values) of clips as the model's video processor makes them, on a device, by key.
 
-    Args:
-        clips: Frames of each as RGB uint8 arrays of shape (height, width, 3).
-
-    Returns:
-        Float32, of shape (patches, values of a patch).
+    The frames of each clip are RGB uint8 arrays of shape (height, width, 3).
     """
     if not clips:
         return {}
@@ -142,17 +134,13 @@ def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, 
 
 
 def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Positions of a sequence's tokens, equal to those of verl's agent-loop worker.
+    """Positions (4, tokens) of a sequence's tokens, equal to those of verl's agent-loop worker.
 
     verl's own method, which takes many times as long, is called only where clips are labelled with times.
 
     Args:
-        processor: The model's, with verl's ``get_rope_index``.
         ids: Shape (tokens,).
         inputs: See :func:`visual_sizes`.
-
-    Returns:
-        Shape (4, tokens).
     """
     if "video_grid_thw" not in inputs or not processor_rules(processor).clip_total:
         return _timed_positions(processor, ids, inputs)
@@ -196,9 +184,7 @@ def pixels_of(
 ) -> dict[str, torch.Tensor]:
     """``pixel_values`` of a sequence's images and ``pixel_values_videos`` of its clips, where there are any.
 
-    Args:
-        shown: In the order of their placeholders.
-        patches: By their keys.
+    Both have the order of ``shown``, which is that of the placeholders.
     """
     videos = [patches[visual.key] for visual in shown if isinstance(visual, Clip | VideoRef)]
     images = [patches[visual.key] for visual in shown if not isinstance(visual, Clip | VideoRef)]

@@ -13,12 +13,7 @@ IMAGES = "video_images"
 
 @dataclass(frozen=True)
 class SequenceImages:
-    """The images and clips of one sequence.
-
-    Attributes:
-        refs: In the order of their placeholders.
-        store: How frame stores read videos, for a node that has none yet.
-    """
+    """A sequence's images and clips in the order of their placeholders; ``store`` is for a node that has none yet."""
 
     refs: tuple[ImageRef | VideoRef, ...]
     store: StoreConfig

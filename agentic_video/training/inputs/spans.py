@@ -23,9 +23,6 @@ def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
         rule: ``all``, ``last``, ``last_N`` (the last N), or ``row``.
         turns: Turns of the episode.
         listed: For ``row``: the row's numbers; the first turn is 1.
-
-    Raises:
-        ValueError: The rule is ``row`` and the row lists no such numbers.
     """
     if rule != "row":
         counts = {"all": turns, "last": 1}
@@ -64,10 +61,7 @@ def within(characters: Span, ids: Sequence[int], decode: Decode) -> Span:
 def loss_in_tags(ids: Sequence[int], tags: Sequence[str], decode: Decode, endings: frozenset[int]) -> list[int]:
     """The loss mask of a turn that is learnt within some tags only, tags included.
 
-    Args:
-        ids: The turn.
-        tags: Their names.
-        endings: Tokens that end a turn: learnt as well, or it would never end.
+    ``endings``, the tokens that end a turn, are learnt as well, or it would never end.
     """
     text, mask = decode(ids), [int(token in endings) for token in ids]
     for tag in tags:
@@ -92,13 +86,11 @@ def hidden_spans(
     decode: Decode,
     visual_ids: frozenset[int],
 ) -> list[tuple[int, int, int, int]]:
-    """Visual tokens that some tokens of a sequence may not look at.
+    """Visual tokens that some tokens of a sequence may not look at, by the rules of ``SftConfig``.
 
     Args:
-        ids: The sequence.
         prompt: Tokens of the opening.
         turns: Spans of the model's turns.
-        rules: See :class:`~agentic_video.config.settings.SftConfig`.
         visual_ids: Placeholders of images and clips.
 
     Returns:
@@ -123,16 +115,10 @@ def hidden_spans(
 
 
 def attention_allowed(hidden: Sequence[Sequence[Sequence[int]]], length: int) -> torch.Tensor:
-    """The attention mask of sequences padded on the right: causal, but for what is hidden.
+    """The attention mask of sequences padded on the right to ``length``: causal, but for :func:`hidden_spans`.
 
-    Padding sees what is before it: a row of which nothing is allowed has no softmax.
-
-    Args:
-        hidden: :func:`hidden_spans` of each sequence.
-        length: Tokens of the longest sequence.
-
-    Returns:
-        Booleans of shape (sequences, 1, queries, keys).
+    Padding sees what is before it: a row of which nothing is allowed has no softmax. The shape is (sequences, 1,
+    queries, keys).
     """
     allowed = torch.ones(length, length, dtype=torch.bool).tril().repeat(len(hidden), 1, 1, 1)
     for sequence, spans in zip(allowed, hidden, strict=True):

@@ -102,15 +102,13 @@ def groups_alike(episodes: Sequence[Episode]) -> float:
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int, surplus: int = 0) -> float:
     """Mean reward over all sampled groups, including those that aren't trained on.
 
-    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides the progress. It
-    also drops surplus groups with a signal, whose rewards aren't kept: they count as those that are trained on, from
-    the same distribution. Without them the curve would start too low and end too high.
+    Dynamic sampling drops groups that are all right or all wrong, so the mean over the rest hides the progress. Surplus
+    groups with a signal, whose rewards aren't kept, count as those that are trained on: without them the curve would
+    start too low and end too high.
 
     Args:
         kept: Rewards of the episodes that are trained on.
-        evicted: Number of evicted groups by the mean ``reward_key`` (units of 1e-4) of their members.
-        group_size: Episodes a group.
-        surplus: Number of surplus groups.
+        evicted: Number of evicted groups by the mean ``reward_key`` of their members.
     """
     like_kept = len(kept) + surplus * group_size
     total = sum(kept) / len(kept) * like_kept if kept else 0.0
@@ -119,7 +117,7 @@ def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_si
 
 
 def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Episode]:
-    """As few whole groups as hold ``count`` episodes, evenly chosen, and others at each turn."""
+    """Whole groups with at least ``count`` episodes, as few as possible, evenly chosen, and others at each turn."""
     members = _by_group(episodes)
     groups = max(0, min(len(members), math.ceil(count * len(members) / len(episodes)))) if episodes else 0
     chosen = {(turn + number * len(members) // groups) % len(members) for number in range(groups)}
@@ -128,13 +126,7 @@ def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Epi
 
 @dataclass(frozen=True)
 class EpisodeWriter:
-    """Writes some of each step's groups as trajectory records, and each validation's scores, one file a step each.
-
-    Attributes:
-        folder: None: nothing is written.
-        per_step: Episodes of a step, rounded up to whole groups.
-        provenance: Of each record, in addition to its step.
-    """
+    """Writes some of each step's groups as trajectory records, and each validation's scores, one file a step each."""
 
     folder: Path | None
     per_step: int
@@ -179,11 +171,7 @@ class EpisodeWriter:
 
 @contextmanager
 def watched_validation(trainer: Any) -> Iterator[list[Episode]]:
-    """Collect the episodes of a validation, which verl forgets before it returns their means.
-
-    Args:
-        trainer: Its ``replay_buffer`` and ``val_dataloader`` are replaced meanwhile.
-    """
+    """Collect a trainer's validation episodes, which verl forgets before it returns their means."""
     loader = RememberingLoader(trainer.val_dataloader)
     watched = WatchedBuffer(trainer.replay_buffer, loader)
     trainer.replay_buffer, trainer.val_dataloader = watched, loader
@@ -227,11 +215,7 @@ class WatchedBuffer:
 
 
 def empty_episode(asked: Mapping[str, Any], partition_id: str) -> KVBatchMeta:
-    """Put an episode without text, reward and ``acc``, that is a failed one, into verl's transfer queue.
-
-    Args:
-        asked: The batch, with its rows' ``uid``.
-    """
+    """Put an episode of a batch without text, reward and ``acc``, that is a failed one, into verl's transfer queue."""
     uid, nothing = str(asked["uid"][0]), torch.zeros(1, dtype=torch.int64)
     fields = {
         "prompts": nothing,

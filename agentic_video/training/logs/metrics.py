@@ -1,29 +1,8 @@
-"""Figures of episodes for each data source and each class of question in it.
+"""Figures of episodes for each data source and each class of question in it; docs/monitoring.md lists them.
 
 The keys are ``train-agentic/<data source>/<figure>`` and, where rows have ``extra_info.class``,
 ``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation,
-``val-agentic/<data source>/greedy/...`` those of its greedy episodes:
-
-=====================  ==============================================================================================
-figure                 mean over the group's episodes of
-=====================  ==============================================================================================
-``accuracy``           the grade of the answer, 0 to 1
-``reward``             what GRPO sees
-``reward_error``       (no mean) standard error of ``reward``, clustered by video; of a validation with several videos
-``calls``              tool calls that were carried out
-``illegal_calls``      requests that were refused
-``frames``             frames that were shown, overview included
-``visual_tokens``      tokens of these frames
-``cache_hits``         share of the frames asked of the store that needn't be decoded (over all episodes together)
-``decode_seconds``     seconds that the store decoded for the episode
-``windows_found``      share of the row's gold windows that a frame of a call falls into (rows with windows)
-``windows_shown``      the same with the first view's frames
-``looks_in_windows``   share of the frames of calls that fall into a gold window (where calls showed some)
-``asides``             side queries of the episode (where any episode had some)
-``aside_tokens``       tokens of these prompts and replies
-``end_<reason>``       whether the episode ended for this reason
-``episodes``           how many episodes there were (no mean)
-=====================  ==============================================================================================
+``val-agentic/<data source>/greedy/...`` those of its greedy episodes.
 """
 
 import re
@@ -84,7 +63,7 @@ class GroupNames:
 
 
 def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: GroupNames) -> dict[str, float]:
-    """The figures of this module's table; one that no episode of a group has is missing.
+    """The figures by key; one that no episode of a group has is missing.
 
     Args:
         episodes: ``extra_fields`` of scored episodes: ``video_qa``, ``reward_extra_info`` and ``costs``.
@@ -140,12 +119,7 @@ def mean_of(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
 
 
 def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Rates of the frame stores between two readings of their counters since the run began.
-
-    Returns:
-        ``frame_store/hit_rate`` (share of the requested frames that needn't be decoded) and
-        ``frame_store/seconds_per_frame`` (of decoding), each if there was any.
-    """
+    """``frame_store/hit_rate`` and ``.../seconds_per_frame`` (of decoding) between two readings, if there was any."""
 
     def change(name: str) -> float:
         key = f"frame_store/{name}"
@@ -164,12 +138,8 @@ def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[s
 def gap_by_turn(actor: torch.Tensor, rollout: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
     """Mean absolute difference between the actor's and the engine's probabilities of generated tokens, turn by turn.
 
-    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer.
-
-    Args:
-        actor: Log-probabilities, of shape (sequences, tokens of the response).
-        rollout: The engine's, of the same shape.
-        mask: 1 for generated tokens, whose runs are the turns.
+    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer. Both
+    are log-probabilities of shape (sequences, tokens), and the runs of ``mask`` are the turns.
     """
     generated = mask.bool()
     begins = generated & ~torch.nn.functional.pad(generated, (1, 0))[:, :-1]

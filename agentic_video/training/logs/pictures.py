@@ -29,12 +29,8 @@ def log_pictures(
     """Draw some of a validation's episodes for the backends that show pictures; failures are only logged.
 
     Args:
-        count: Most pictures; none are drawn for 0, or without a backend for them.
+        count: Most pictures.
         backends: verl's loggers by their name in ``trainer.logger``.
-        store: How the run reads videos.
-
-    Returns:
-        Number of logged pictures.
     """
     takers = {name: backends[name] for name in BACKENDS if name in backends}
     if count <= 0 or not takers:

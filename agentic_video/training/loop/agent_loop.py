@@ -89,19 +89,15 @@ TURN_PARAMETERS: dict[str, Callable[[GenerationRequest], dict[str, Any]]] = {"vl
 
 
 class VerlEngine:
-    """verl's LLM server as an episode's engine.
+    """verl's LLM server as an episode's engine; ``seconds`` is the time spent waiting for it, overlaps once.
 
     vLLM gets references (:mod:`agentic_video.training.engines.vllm_images`): frames of a store without pixels, and
     pictures that a tool made with theirs the first time, later only if the server asks for them.
 
     Args:
         client: verl's ``LLMServerClient``.
-        sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
         request_id: See :class:`~agentic_video.training.loop.router.RequestId`; another one for each engine object.
         server: ``rollout.name``.
-
-    Attributes:
-        seconds: Time spent waiting for the server so far; overlapping requests count once.
     """
 
     def __init__(self, client: Any, sampling_params: dict[str, Any], request_id: str, server: str = "vllm"):
@@ -265,11 +261,7 @@ def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @register(AGENT_NAME)
 class VideoAgentLoop(AgentLoopBase):
-    """Plays one episode; verl gets its ids, mask, log-probabilities, images and the trajectory as plain data.
-
-    Args:
-        store: Where frames come from; None: the store of this node.
-    """
+    """Plays one episode; verl gets its ids, mask, log-probabilities, images and the trajectory as plain data."""
 
     def __init__(
         self,
@@ -300,15 +292,12 @@ class VideoAgentLoop(AgentLoopBase):
     async def run(  # type: ignore[override]  # verl's workers take a list too
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Play one episode.
-
-        Args:
-            row: The row of the data file and verl's own fields (``session_id``: the rollout's number in its group).
+        """Play the episode of a row of the data file, which also has verl's own fields.
 
         Returns:
             One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
-            images, one for each turn; before them one for each side query, where these are trained on. verl gives all
-            of them the advantage of the last.
+                images, one for each turn; before them one for each side query, where these are trained on. verl gives
+                all of them the advantage of the last.
 
         Raises:
             VideoError, EngineError: The video or the engine failed; verl counts the rollout's group as failed.

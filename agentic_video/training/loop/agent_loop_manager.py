@@ -169,11 +169,7 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         ray.get([worker.generate_sequences.remote(rows) for worker, rows in dealt])
 
     def prefetch(self, *batches: TensorDict) -> None:
-        """Start decoding the first views of the next batches on the nodes that will play them.
-
-        Args:
-            batches: Of the next training calls of :meth:`generate_sequences`.
-        """
+        """Start decoding the first views of the next training batches on the nodes that will play them."""
         first = self._next_worker
         for prompts in batches:
             dealt, first = self._dealt(prompts, first)

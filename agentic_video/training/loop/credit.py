@@ -29,13 +29,9 @@ def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) 
     """Rewards of turns, under keys that are the same for all episodes of a system.
 
     Args:
-        reward: Of the episode.
         turns: The score's rewards of turns, in order; the rest of the reward is the last turn's.
         played: Turns of the episode.
         most: Turns that an episode may have.
-
-    Raises:
-        ValueError: The score has more turns than were played.
     """
     if len(turns) > played:
         raise ValueError(f"Score.turns has {len(turns)} rewards for an episode of {played} turns")
@@ -45,12 +41,9 @@ def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) 
 
 
 def spread(scores: torch.Tensor, mask: torch.Tensor, info: Mapping[str, float]) -> torch.Tensor:
-    """An output's reward at the ends of the turns that earned it; unchanged if ``info`` has no turns.
+    """An output's reward, at its last token, moved to the ends of the turns that earned it, if ``info`` has them.
 
-    Args:
-        scores: verl's: the reward at the last token, of shape (tokens,).
-        mask: 1 for generated tokens, whose runs are the turns.
-        info: ``reward_extra_info``.
+    The runs of ``mask`` are the turns.
     """
     earned = [info[key] for number in range(1, len(info) + 1) if (key := f"{TURN_REWARD}{number}") in info]
     if not earned:
@@ -79,9 +72,6 @@ def by_turn(
         response_mask: 1 for generated tokens, whose runs are the turns, of the same shape.
         index: Each rollout's group.
         config: verl's ``algorithm``: ``gamma`` from turn to turn, and ``norm_adv_by_std_in_grpo``.
-
-    Returns:
-        Advantages and returns, of the same shape, 0 where the mask is.
     """
     settings = config if config is not None else {}
     gamma = float(settings.get("gamma", 1.0))

@@ -40,12 +40,9 @@ def rewards_of(keys: Sequence[str], partition_id: str) -> dict[str, dict[str, fl
 
 
 def without_signal(members: Sequence[tuple[str, bool, float]]) -> float | None:
-    """The mean of a group's metric if the group teaches nothing, else None.
+    """The mean of a group's metric if fewer than two of its rollouts are trained on, or these have the same; else None.
 
-    Fewer than two of its rollouts are trained on, or these have the same metric.
-
-    Args:
-        members: Of each output of the group: its rollout, whether that is untrained, and the metric.
+    ``members`` are, of each output, its rollout, whether that is untrained, and the metric.
     """
     values = {rollout: value for rollout, _, value in members}
     trained = {rollout: value for rollout, untrained, value in members if not untrained}

@@ -42,9 +42,6 @@ def reward_info(
 
     ``reward_key`` is the reward in units of 1e-4, rounded: groups are dropped when it is the same for all members,
     which is VideoZoomer's "std below 1e-4" without its dependence on rounding errors of a mean.
-
-    Args:
-        failed: Graders that gave no verdict, which counts as "wrong".
     """
     info = {
         "reward": score.reward,
@@ -66,12 +63,7 @@ def reward_info(
 
 
 def graders_of(settings: Settings, router: str | None, reward_model: str | None) -> Graders:
-    """The graders of a run.
-
-    Args:
-        router: Address (host and port) at which verl serves a reward model, if it does.
-        reward_model: Path of that model, its name there.
-    """
+    """The graders of a run; ``router`` is the address at which verl serves a reward model, if it does, by its path."""
 
     def located(config: ConfigT) -> ConfigT:
         if config.base_url or not router:
@@ -92,9 +84,6 @@ async def score_with_fallback(
 
     Returns:
         The score, and the graders that failed and count as "wrong".
-
-    Raises:
-        EndpointError: No verdict, and the policy is ``drop_group``.
     """
     failed: set[GraderName] = set()
     while True:
@@ -170,14 +159,8 @@ async def while_answering(scoring: Coroutine[Any, Any, T], workers: Sequence[Any
     """Await a coroutine that waits for reward workers, for as long as they answer at all.
 
     A reward has its own time limit, which a function evades that never releases the interpreter, such as a regular
-    expression that backtracks: its worker's event loop stands still.
-
-    Args:
-        workers: Handles of Ray actors; others aren't asked.
-        seconds: Interval at which workers are asked for a sign of life, and their time to give it; 0: never.
-
-    Raises:
-        TimeLimitError: A worker gave none.
+    expression that backtracks: its worker's event loop stands still. Every ``seconds`` (0: never) the workers that are
+    Ray actors are asked for a sign of life, and have as long to give it, or a TimeLimitError is raised.
     """
     task = asyncio.ensure_future(scoring)
     try:

@@ -53,13 +53,7 @@ def packaged_path(path: str | None) -> str | None:
 
 @dataclass
 class _Group:
-    """A group's engine.
-
-    Attributes:
-        home: The engine of its rollouts.
-        to_come: Rollouts that haven't asked for anything yet.
-        seen: The rollouts that have, and the engine of each.
-    """
+    """A group's engine, its rollouts that haven't asked for anything yet, and the engines of those that have."""
 
     home: str
     to_come: int
@@ -71,12 +65,7 @@ class GroupRouter(GlobalRequestLoadBalancer):
 
     A group's first request goes to the least loaded engine: running requests, and rollouts to come of its groups. All
     others of the group follow it. Only when its engine is full and another has less than half the load does a further
-    rollout go to that one, and stay there.
-
-    Args:
-        servers: Handles of the engines by their id.
-        config: The router's yaml: ``max_groups`` (the least recent ones are forgotten) and ``full`` (concurrent
-            requests from which on an engine counts as full).
+    rollout go to that one, and stay there. ``config`` is the router's yaml.
     """
 
     def __init__(self, servers: dict[str, Any], config: Mapping[str, Any] | None = None):

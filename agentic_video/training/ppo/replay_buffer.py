@@ -76,12 +76,7 @@ _Base: Any = ReplayBuffer if TYPE_CHECKING else object
 
 
 class _GroupPolicy(_Base):
-    """Which groups are dropped, which are chosen, and when there is no point in waiting.
-
-    Attributes:
-        stall_seconds: Time without the end of any rollout after which the run ends; 0: none.
-        step_limit: None: a step plays as many groups as it takes.
-    """
+    """Drops, chooses and counts groups, and ends the run if waiting is pointless (``stall_seconds`` 0: never)."""
 
     stall_seconds = STALL_SECONDS
     step_limit: StepLimit | None = None
@@ -219,12 +214,8 @@ def oversampled(config: Any) -> int:
 
 
 def extended(buffer: Any, config: Any, max_batches: int) -> Any:
-    """Our buffer in place of verl's; a user's custom sampler stays as it is.
-
-    Args:
-        buffer: As verl made it.
-        config: The run's.
-        max_batches: Batches that a step may play, its own included; 0 or less: as many as it takes.
+    """Our buffer with the settings of verl's; ``max_batches`` are those that a step may play (0: any number). A custom
+    sampler stays as it is.
     """
     kinds: dict[type, type] = {ReplayBuffer: VideoReplayBuffer, ReplayBufferAsync: VideoReplayBufferAsync}
     if type(buffer) not in kinds:

@@ -22,11 +22,7 @@ def take_epochs(trainer: Any) -> None:
 
 
 def keep_wandb_run(trainer: Mapping[str, Any]) -> None:
-    """Continue a resumed run at Weights & Biases; the environment's ``WANDB_RUN_ID`` comes first.
-
-    Args:
-        trainer: That block of the config.
-    """
+    """Continue a resumed run at Weights & Biases; the environment's ``WANDB_RUN_ID`` comes first."""
     loggers = trainer.get("logger") or ()
     loggers = [loggers] if isinstance(loggers, str) else loggers
     if trainer.get("default_local_dir") and {"wandb", "tracking"} & set(loggers) and not os.environ.get("WANDB_RUN_ID"):

@@ -51,14 +51,11 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
 class VideoTrainer(_Base):
-    """What all of our trainers do differently from verl's.
+    """Common extensions of all our trainers; ``verl_mode`` is verl's name of the one that this is mixed into.
 
-    Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
-    class (:mod:`agentic_video.training.logs.metrics`), in training and in validation; the counters of frame stores,
-    retrievers and engines; and some episodes of each validation as pictures.
-
-    Attributes:
-        verl_mode: verl's name of the trainer that this is mixed into.
+    Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of
+    :mod:`agentic_video.training.logs.metrics`; the counters of frame stores, retrievers and engines; and some episodes
+    of each validation as pictures.
     """
 
     verl_mode: ClassVar[str]

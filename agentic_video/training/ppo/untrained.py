@@ -34,12 +34,7 @@ class ExcludedRows:
 
 
 def excluded_rows(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> ExcludedRows:
-    """The rows of a batch that teach nothing.
-
-    Args:
-        keys: Of verl's transfer queue.
-        tags: Of the same rows.
-    """
+    """The rows of a batch, by keys and tags of verl's transfer queue, that teach nothing."""
     rows = [row for row, tag in enumerate(tags) if not tag.get("is_padding", False)]
     untrained = tuple(row for row in rows if tags[row].get(UNTRAINED, False))
     if len(untrained) == len(rows):
@@ -56,13 +51,7 @@ def excluded_rows(keys: Sequence[str], tags: Sequence[Mapping[str, Any]]) -> Exc
 
 
 def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
-    """Correct what verl's replay buffer holds of groups that have untrained rollouts.
-
-    Args:
-        buffer: The replay buffer, with its snapshot of the transfer queue.
-        partition_id: Which part of the queue.
-        uids: Groups that it has just classified.
-    """
+    """Correct a replay buffer's classes of groups, just classified by verl, that have untrained rollouts."""
     tags = buffer.partitions[partition_id]
     groups: dict[str, list[str]] = defaultdict(list)
     for key in tags:

@@ -1,4 +1,4 @@
-"""As many optimizer updates a step as the config says, also where an episode is several sequences.
+"""Optimizer updates of a step: as many as configured, also where an episode is several sequences.
 
 verl splits a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and pads the last one. Where each turn is a
 row (context ``latest_evidence``), or side queries are, a step that should be one update would be two or three, the last
@@ -53,11 +53,7 @@ def _padding(batch: Any) -> list[bool]:
 
 
 def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[int]:
-    """The order of rows in which each update has its share of the padding; each row stays with its rank.
-
-    Args:
-        padding: Flags of the rows, rank after rank, of each its updates one after the other.
-    """
+    """The order of rows in which each update has its share of the padding; each row stays with its rank."""
     share = len(padding) // ranks
     order: list[int] = []
     turns = cycle(range(updates))
@@ -71,11 +67,7 @@ def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[in
 
 
 def fixed_micro_batch(config: DictConfig) -> int:
-    """Rows of which a rank's share of an update must be a multiple; 1 where micro-batches are by tokens.
-
-    Args:
-        config: verl's ``actor_rollout_ref`` block.
-    """
+    """Rows of which a rank's share of an update must be a multiple; 1 where micro-batches are by tokens."""
     actor, rollout, reference = config.actor, config.rollout, config.ref
     sizes = (
         None if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu,

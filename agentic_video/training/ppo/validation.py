@@ -25,12 +25,7 @@ def validation_batch(config: DictConfig) -> int:
 
 
 class WithGreedy:
-    """A validation's batches with each question a second time, under another data source, answered greedily once.
-
-    Args:
-        loader: verl's batches of rows: arrays and tensors by name.
-        rollouts: Episodes on each question (``val_kwargs.n``).
-    """
+    """A validation's batches with each question a second time, under another data source, answered greedily once."""
 
     def __init__(self, loader: Iterable[Mapping[str, Any]], rollouts: int):
         self._loader, self._rollouts = loader, rollouts

@@ -15,46 +15,32 @@ from verl.plugin.platform.platform_base import PlatformBase
 from agentic_video.utils.resources import memory_free, memory_limit
 
 
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def _zero(*args: Any, **kwargs: Any) -> int:
+    return 0
+
+
 def _device_module() -> types.ModuleType:
-    """``torch.cpu`` plus the members of ``torch.cuda`` that verl calls on its device module."""
+    """``torch.cpu`` with the members of ``torch.cuda`` that verl calls on its device module."""
     module = types.ModuleType("agentic_video.training.cpu_device")
-    for name in dir(torch.cpu):
-        if not name.startswith("__"):
-            setattr(module, name, getattr(torch.cpu, name))
-
-    def zero(*args: Any, **kwargs: Any) -> int:
-        return 0
-
-    def nothing(*args: Any, **kwargs: Any) -> None:
-        return None
-
-    def memory(*args: Any, **kwargs: Any) -> tuple[int, int]:
-        return memory_free(), memory_limit()
-
-    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "device_count"):
-        setattr(module, name, zero)
-    for name in (
-        "empty_cache",
-        "ipc_collect",
-        "manual_seed",
-        "manual_seed_all",
-        "reset_max_memory_allocated",
-        "reset_peak_memory_stats",
-        "set_device",
-        "set_per_process_memory_fraction",
-        "synchronize",
-    ):
-        setattr(module, name, nothing)
-    members: dict[str, Any] = {
-        "mem_get_info": memory,
+    members: dict[str, Any] = {name: vars(torch.cpu)[name] for name in dir(torch.cpu) if not name.startswith("__")}
+    zeros = "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "device_count"
+    members |= dict.fromkeys(zeros, _zero)
+    ignored = ("empty_cache", "ipc_collect", "manual_seed", "manual_seed_all", "reset_max_memory_allocated")
+    more = ("reset_peak_memory_stats", "set_device", "set_per_process_memory_fraction", "synchronize")
+    members |= dict.fromkeys((*ignored, *more), _nothing)
+    members |= {
+        "mem_get_info": lambda *args, **kwargs: (memory_free(), memory_limit()),
         "get_device_name": lambda *args, **kwargs: "CPU",
         "is_available": lambda: False,
         "current_device": lambda: "cpu",
         "get_rng_state": lambda *args, **kwargs: torch.get_rng_state(),
         "set_rng_state": lambda state, *args, **kwargs: torch.set_rng_state(state),
     }
-    for name, member in members.items():
-        setattr(module, name, member)
+    vars(module).update(members)
     return module
 
 
@@ -65,6 +51,10 @@ class PlatformCPU(PlatformBase):
     vendor_name = "cpu"
     device_module = _device_module()
 
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
+    device_count = _zero
+
     def is_available(self) -> bool:
         return True
 
@@ -74,26 +64,10 @@ class PlatformCPU(PlatformBase):
     def current_device(self) -> str:  # type: ignore[override]  # verl uses it as ``tensor.to(current_device())``
         return "cpu"
 
-    def device_count(self) -> int:
-        return 0
-
-    def set_device(self, device_index: int) -> None:
-        pass
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        pass
-
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        pass
-
-    def empty_cache(self) -> None:
-        pass
+    manual_seed_all = manual_seed
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return (None, None)
@@ -108,12 +82,6 @@ class PlatformCPU(PlatformBase):
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
-    def profiler_start(self) -> None:
-        pass
-
-    def profiler_stop(self) -> None:
-        pass
-
     def ray_resource_name(self) -> str:
         return "GPU"
 
@@ -125,6 +93,3 @@ class PlatformCPU(PlatformBase):
 
     def rollout_env_vars(self) -> dict[str, str]:
         return {}
-
-    def cudart(self) -> None:
-        return None

@@ -156,11 +156,7 @@ def _has_vision(name_or_path: str, **kwargs: Any) -> bool:
 
 
 class WatchedSocket:
-    """A weight sender's ZeroMQ socket (REQ) that raises what the engine's loading task failed with.
-
-    Args:
-        loading: The task that answers.
-    """
+    """A weight sender's ZeroMQ socket (REQ) that raises what the engine's loading task failed with."""
 
     LOOK_MS, LATE_MS = 1000, 60_000
     """Milliseconds between two looks at the task, and to wait for the answer of one that has ended well."""
@@ -172,11 +168,7 @@ class WatchedSocket:
         return getattr(self._socket, name)
 
     def recv(self) -> bytes:
-        """The answer.
-
-        Raises:
-            RuntimeError: The task ended without an answer.
-        """
+        """The answer; RuntimeError if the task ended without one."""
         while not self._socket.poll(self.LOOK_MS):
             if not self._loading.done():
                 continue
@@ -263,12 +255,7 @@ def merged_lora(checkpoints: ModuleType) -> None:
 
 
 def merge_lora(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
-    """Weights of the model below a LoRA wrapper, adapters added, under the model's own names.
-
-    Args:
-        state: All weights of the wrapped model; empty on ranks that hold none.
-        scale: Factor of an adapter's product of matrices (alpha / rank).
-    """
+    """The model's own weights with LoRA adapters added; ``scale`` is alpha / rank. A rank without weights has none."""
     merged = {}
     for name, weight in state.items():
         if ".lora_" in name:

@@ -19,11 +19,7 @@ Layout = tuple[torch.Tensor, torch.Tensor]
 
 
 def cache_by_size(modeling: ModuleType) -> None:
-    """Have transformers' module of Qwen2.5-VL or Qwen3-VL look up positions and windows.
-
-    Raises:
-        AttributeError: The module has no function of that name any more.
-    """
+    """Have transformers' module of Qwen2.5-VL or Qwen3-VL look up positions and windows."""
     functions: list[tuple[str, set[str], Callable[..., Any]]]
     functions = [("get_vision_position_ids", {"position_ids"}, _joined_positions)]
     if "qwen2_5" in modeling.__name__:

@@ -1,10 +1,9 @@
 """State of vLLM's workers that a sleeping engine would lose, and vLLM's waiting on few cores.
 
-A worker that sleeps gives back the memory in which its model was loaded and its KV cache made. At level 2 vLLM restores
-the model's buffers, and a weight sync its parameters; at level 1 all that was loaded. Tensors that are neither are
-lost, such as Qwen3-VL's deepstack inputs, which are added to the first decoder layers of every batch: after waking they
-hold whatever the memory held. The same goes for what attention backends keep beside the KV cache, at both levels. Here
-such tensors are put aside before the memory goes, and written back when it comes again.
+A sleeping worker releases the memory of its model and of its KV cache. At level 2 vLLM restores the model's buffers,
+and a weight sync its parameters; at level 1 everything that was loaded. Other tensors are lost, such as Qwen3-VL's
+deepstack inputs, which are added to the first decoder layers of every batch, and, at both levels, what attention
+backends keep in addition to the KV cache. Here they are saved before the memory is released, and restored afterwards.
 """
 
 import gc
@@ -23,18 +22,12 @@ import torch
 WEIGHTS, KV_CACHE = "weights", "kv_cache"
 """vLLM's names of the two parts of a worker's memory."""
 MOST_KV_BYTES = 64 << 20
-"""Of a tensor beside the KV cache that is kept: the cache itself is larger, and may be lost."""
+"""Largest tensor outside the model that is saved: the KV cache is larger, and may be lost."""
 
 
 @dataclass(frozen=True)
 class KeptTensor:
-    """A tensor that is put aside.
-
-    Attributes:
-        part: Of the worker's memory.
-        memory: All bytes of the tensor's memory.
-        content: A copy of them; None where all are 0.
-    """
+    """A saved tensor: the part of the worker's memory, its bytes there, and a copy of them (None: all are 0)."""
 
     part: str
     memory: torch.Tensor
@@ -49,18 +42,14 @@ class KeptTensor:
 
 
 class SleepingMemory:
-    """Where a worker's memory lies.
-
-    Args:
-        allocations: Of vLLM's allocator: by address, with a ``handle`` whose second item is the size, and a ``tag``.
-    """
+    """A worker's memory as vLLM's allocator lists it: by address, with the size in ``handle``, and a ``tag``."""
 
     def __init__(self, allocations: Mapping[int, Any]):
         self._starts = sorted(allocations)
         self._parts = [(allocations[start].handle[1], allocations[start].tag) for start in self._starts]
 
     def part_of(self, address: int) -> str | None:
-        """The part of the memory that has this address; None where it is elsewhere."""
+        """The part of the memory that has this address, if any."""
         number = bisect_right(self._starts, address) - 1
         if number < 0:
             return None
@@ -69,7 +58,7 @@ class SleepingMemory:
 
 
 def _memory_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The memory of a tensor; None where it has none of its own."""
+    """The memory of a tensor, if it has its own."""
     try:
         storage = tensor.untyped_storage()
         return storage if storage.data_ptr() else None
@@ -78,11 +67,7 @@ def _memory_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def unnamed_memory(models: Collection[torch.nn.Module], memory: SleepingMemory) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors in a worker's memory that are neither parameters nor buffers of its models.
-
-    Returns:
-        The part of the memory, and a tensor's memory as bytes; each once, whoever holds it.
-    """
+    """Part and bytes of each tensor in a worker's memory that is neither parameter nor buffer of its models."""
     named = chain.from_iterable(chain(model.parameters(), model.buffers()) for model in models)
     known = {storage.data_ptr() for tensor in named if (storage := _memory_of(tensor)) is not None}
     for found in gc.get_objects():
@@ -95,14 +80,8 @@ def unnamed_memory(models: Collection[torch.nn.Module], memory: SleepingMemory) 
         yield part, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
-def put_aside(models: Collection[torch.nn.Module], memory: SleepingMemory, level: int) -> list[KeptTensor]:
-    """Copies of what a worker that sleeps would lose.
-
-    Args:
-        models: Of the worker.
-        memory: In which it works.
-        level: 1 or 2; at 1 vLLM itself keeps all that was loaded.
-    """
+def saved_tensors(models: Collection[torch.nn.Module], memory: SleepingMemory, level: int) -> list[KeptTensor]:
+    """Copies of what a worker would lose when it sleeps, at level 1 (vLLM keeps all that was loaded) or 2."""
     return [
         KeptTensor(part, content, content.to("cpu", copy=True) if bool(content.any()) else None)
         for part, content in unnamed_memory(models, memory)
@@ -111,14 +90,14 @@ def put_aside(models: Collection[torch.nn.Module], memory: SleepingMemory, level
 
 
 def keep_state(gpu_worker: ModuleType) -> None:
-    """Have vLLM's workers keep through a sleep what they would lose."""
+    """Save and restore, around a sleep, what vLLM's workers would lose."""
     worker = gpu_worker.Worker
     fall_asleep, wake = worker.sleep, worker.wake_up
 
     @wraps(fall_asleep)
     def sleep(self: Any, level: int = 1) -> None:
         memory = SleepingMemory(gpu_worker.get_mem_allocator_instance().pointer_to_data)
-        self.kept_tensors = put_aside([self.model_runner.model], memory, level)
+        self.kept_tensors = saved_tensors([self.model_runner.model], memory, level)
         fall_asleep(self, level)
 
     @wraps(wake)

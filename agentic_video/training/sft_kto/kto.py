@@ -1,55 +1,38 @@
 """The loss of KTO: preferences from single trajectories that are labelled desirable or undesirable.
 
 After *KTO: Model Alignment as Prospect Theoretic Optimization* (section 4.1, equations 7 and 8): a trajectory's implied
-reward is the log-ratio of its probability under the policy and under the frozen reference, summed over the tokens that
-the model said. It is compared with a reference point, an estimate of the KL divergence between the two from pairs of a
-question and somebody else's response. Everything here is a pure function of tensors; nothing knows verl.
+reward is the log-ratio of its probability under the policy and under the frozen reference, summed over the generated
+tokens. It is compared with a reference point, an estimate of the KL divergence between the two from pairs of a question
+and another question's response. Everything here is a pure function of tensors, without verl.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.distributed
+from annotated_types import Ge, Gt
 
 
 @dataclass(frozen=True)
 class KtoLoss:
-    """The constants of the loss.
+    """The constants of the loss: ``beta`` holds the policy to the reference; weights of both kinds' losses."""
 
-    Attributes:
-        beta: How strongly the policy is held to the reference.
-        desirable_weight: Weight of the desirable trajectories' losses.
-        undesirable_weight: Weight of the undesirable ones'.
-
-    Raises:
-        ValueError: A constant is out of range.
-    """
-
-    beta: float = 0.1
-    desirable_weight: float = 1.0
-    undesirable_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.beta > 0:
-            raise ValueError(f"beta must be above 0, got {self.beta}")
-        for name in ("desirable_weight", "undesirable_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+    beta: Annotated[float, Gt(0)] = 0.1
+    desirable_weight: Annotated[float, Ge(0)] = 1.0
+    undesirable_weight: Annotated[float, Ge(0)] = 1.0
 
     def losses(
         self, policy: torch.Tensor, reference: torch.Tensor, desirable: torch.Tensor, kl: torch.Tensor
     ) -> torch.Tensor:
-        """The weighted loss of each trajectory; its gradient reaches ``policy`` only.
+        """The weighted loss of each trajectory, shape (n,), between 0 and the weights.
 
         Args:
-            policy: Log-probability of each trajectory under the policy, shape (n,).
+            policy: Log-probability of each trajectory under the policy, shape (n,); the only one with a gradient.
             reference: The same under the reference, shape (n,).
             desirable: Whether each is desirable, shape (n,).
             kl: The reference point (:func:`reference_point`), one number or one a trajectory.
-
-        Returns:
-            Losses between 0 and the weights, shape (n,).
         """
         desirable = desirable.bool()
         advantage = self.beta * (policy - reference.detach() - kl.detach())
@@ -69,11 +52,8 @@ def reference_point(
 
     Args:
         policy: Log-probability of each mismatched pair's response under the policy, shape (n,).
-        reference: The same under the reference, shape (n,).
-        group: The processes whose pairs are averaged; None: this one's alone. All must call.
-
-    Raises:
-        ValueError: There is no pair at all.
+        reference: The same under the reference.
+        group: The processes whose pairs are averaged; all must call. None: this process alone.
     """
     ratios = (policy - reference).detach().float()
     total = torch.stack([ratios.sum(), ratios.new_tensor(float(ratios.numel()))])
@@ -85,35 +65,27 @@ def reference_point(
 
 
 def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Log-probability of what the model said in each sequence of a packed batch.
+    """Log-probability of the generated tokens of each sequence of a packed batch, in float32, shape (n,).
 
     Args:
         log_probs: At each position the log-probability of the next token, all sequences one after the other, shape
-            (tokens,). What stands at a sequence's last position doesn't count.
-        mask: 1 for each token that the model said, shape (tokens,).
+            (tokens,). A sequence's last position doesn't count.
+        mask: 1 for each generated token, shape (tokens,).
         lengths: Tokens of each sequence, shape (n,).
-
-    Returns:
-        One sum a sequence, in float32, shape (n,).
     """
     row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    said = torch.zeros_like(log_probs, dtype=torch.bool)
-    # a position counts when the token after it was said, in the same sequence
-    said[:-1] = mask[1:].bool() & (row[1:] == row[:-1])
-    # not a product: what isn't counted may be infinite
-    kept = torch.where(said, log_probs, 0).float()
+    counted = torch.zeros_like(log_probs, dtype=torch.bool)
+    # a position counts if the token after it was generated, in the same sequence
+    counted[:-1] = mask[1:].bool() & (row[1:] == row[:-1])
+    # not a product: others may be infinite
+    kept = torch.where(counted, log_probs, 0).float()
     return torch.zeros(len(lengths), dtype=torch.float32, device=log_probs.device).index_add(0, row, kept)
 
 
 def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
-    """Weights that give both kinds the same say, by raising that of the rarer kind.
+    """Weights of desirable and undesirable trajectories, by their numbers, that balance both kinds.
 
-    Args:
-        desirable: Number of desirable trajectories.
-        undesirable: Number of undesirable ones.
-
-    Returns:
-        Weight of the desirable ones, weight of the undesirable ones; 1 and 1 when there is one kind only.
+    That of the rarer kind is raised; both are 1 if there is one kind only.
     """
     if not desirable or not undesirable:
         return 1.0, 1.0
@@ -122,19 +94,10 @@ def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
 
 
 def mismatch(questions: Sequence[str]) -> list[int]:
-    """Whose response each question of a batch is paired with, for the reference point.
+    """Pair each question of a batch with another trajectory's response: its number, for the reference point.
 
     Each response is used once. Of all rotations of the batch it is the first with the fewest questions that meet a
-    response to themselves (several trajectories of one question may be in a batch).
-
-    Args:
-        questions: Identity of each trajectory's question.
-
-    Returns:
-        For each trajectory the number of the one that lends its response, never its own.
-
-    Raises:
-        ValueError: Fewer than two trajectories: nothing can be paired.
+    response to themselves (a batch may have several trajectories of a question).
     """
     count = len(questions)
     if count < 2:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
-from agentic_video.evaluation.results import SAME_ID, repeated
+from agentic_video.evaluation.results import SAME_ID, distinct
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
@@ -360,7 +360,7 @@ def _require_file(variable: str, file: str) -> None:
 
 def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
     """Warn of rows that share an id: whatever goes by question takes them for one."""
-    same = [row.message for row in repeated(rows) if row.reason == SAME_ID]
+    same = [row.message for row in distinct(rows)[1] if row.reason == SAME_ID]
     if same:
         more = f" ({len(same)} such rows)" if len(same) > 1 else ""
         print(f"warning: {variable}: {printable(same[0])}{more}", flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ProblemKind
-from agentic_video.evaluation.published import Published, published
+from agentic_video.evaluation.published import PublishedScore, published
 from agentic_video.evaluation.report import mean_frames, percent, table
 from agentic_video.evaluation.suites import ACCURACY
 from agentic_video.launch.reproduce.chain import Chain, ChainStage, TableRow
@@ -133,7 +133,7 @@ def _rehearsed(row: TableRow, report: Mapping[str, Any] | None) -> tuple[str, ..
     )
 
 
-def numbers_of(paper: str, row: TableRow) -> list[Published]:
+def numbers_of(paper: str, row: TableRow) -> list[PublishedScore]:
     """The paper's own published numbers of a row, with its usual number of calls and as many frames."""
     return [
         number
@@ -166,7 +166,7 @@ def _compared(paper: str, evaluated: TableEntry) -> list[tuple[str, ...]]:
         if score.get("problem"):
             notes.append(score["problem"])
     cells: list[tuple[str, ...]] = []
-    found: list[Published | None] = [*numbers_of(paper, row)]
+    found: list[PublishedScore | None] = [*numbers_of(paper, row)]
     for number in found or [None]:
         theirs = ("-", "-", "-", "")
         if number is not None:

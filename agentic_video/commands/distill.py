@@ -18,7 +18,7 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import settings_of
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.synthesis.distill import DistillOptions, distill
-from agentic_video.synthesis.jobs import Finished
+from agentic_video.synthesis.jobs import JobReport
 from agentic_video.synthesis.team import TeamOptions
 from agentic_video.synthesis.template_mix import OPTION, read_mix
 from agentic_video.utils.devices import count_gpus
@@ -63,7 +63,7 @@ def run(options: Options) -> int:
     return run_job(lambda: _distill(options))
 
 
-def _distill(options: Options) -> Finished:
+def _distill(options: Options) -> JobReport:
     team = TeamOptions(options.thinker_rounds, options.experiences, options.bank_round)
     scripted = not options.teacher
     if scripted and options.template_mix:

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from agentic_video.commands.install import lists_folder
-from agentic_video.launch.node_report import differences, report_nodes
+from agentic_video.launch.cluster import differences, report_nodes
 from agentic_video.training.seams.patches import VERL_VERSION
 from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
 from agentic_video.utils.devices import count_gpus
@@ -213,7 +213,7 @@ def _cluster(environment: Mapping[str, str]) -> tuple[list[HealthCheck], int]:
     except SetupError as error:
         return [HealthCheck("cluster", "not looked at", str(error))], machines
     logs = "its logs are in /tmp/ray/session_latest/logs there"
-    found = [HealthCheck("node", node.line(), logs if node.problem else "") for node in nodes]
+    found = [HealthCheck("node", node.line(), logs if node.problems else "") for node in nodes]
     same = "start Ray on all nodes from the same environment"
     found += [HealthCheck("packages", difference, same) for difference in differences(nodes)]
     return found, max(machines, len({node.name for node in nodes if node.name}))

@@ -53,7 +53,7 @@ def _run(options: Options) -> int:
     from agentic_video.config.compose import compose_recipe, recipe_at
     from agentic_video.config.features import check_verl_features
     from agentic_video.config.overrides import check_overrides
-    from agentic_video.launch.profile import changes
+    from agentic_video.launch.options import changes
     from agentic_video.launch.stage import check_sizes, with_workers
     from agentic_video.planning.job import CPUS_OF_A_GPU, check_counts, gpus_of
     from agentic_video.planning.report import plan_of, text_of, values_of

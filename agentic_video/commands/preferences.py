@@ -15,7 +15,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from tyro.conf import UseAppendAction
 
 from agentic_video.commands.teachers import TeacherArguments, run_job
-from agentic_video.synthesis.jobs import Finished
+from agentic_video.synthesis.jobs import JobReport
 from agentic_video.synthesis.preferences import SHARE, PreferenceOptions, Rejected, label
 from agentic_video.systems.registry import METHODS
 from agentic_video.utils.errors import SetupError
@@ -55,7 +55,7 @@ def run(options: Options) -> int:
     return run_job(lambda: _label(options))
 
 
-def _label(options: Options) -> Finished:
+def _label(options: Options) -> JobReport:
     if options.overrides and not options.data:
         # Where nothing is played there is no config: such a word is a file that doesn't exist, for example.
         raise SetupError(f"not an option: {options.overrides[0]}", key=options.overrides[0])

@@ -19,7 +19,7 @@ from agentic_video.utils.errors import SetupError
 if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
     from agentic_video.evaluation.options import Variant
-    from agentic_video.evaluation.released import Stage
+    from agentic_video.evaluation.released import CheckpointPlan
     from agentic_video.types.row import VideoQA
 
 TAIL_BYTES = 4_096
@@ -52,7 +52,7 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: Options) -> int:
         Exit status: 0 when every checkpoint played every row, else 1.
     """
     from agentic_video.datasets.rows import load_rows
-    from agentic_video.evaluation.compare import Run, read_run, write_comparison
+    from agentic_video.evaluation.compare import EvalRun, read_run, write_comparison
     from agentic_video.evaluation.options import check_files, checkpoints_folder
     from agentic_video.evaluation.released import plan_text
     from agentic_video.evaluation.results import distinct
@@ -80,7 +80,7 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: Options) -> int:
         try:
             runs.append(read_run(stage.folder, stage.checkpoint.name, stage.checkpoint.published(benchmark)))
         except SetupError:
-            runs.append(Run(stage.checkpoint.name, (), problem=problem or "no episode was played"))
+            runs.append(EvalRun(stage.checkpoint.name, (), problem=problem or "no episode was played"))
     print(write_comparison(out, f"Released checkpoints on {benchmark}", runs), end="")
     print(f"comparison: {out / 'comparison.md'}")
     return int(not complete)
@@ -88,8 +88,8 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: Options) -> int:
 
 def _stage(
     checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", variant: "Variant", options: Options
-) -> "Stage":
-    from agentic_video.evaluation.released import Stage, stage_of
+) -> "CheckpointPlan":
+    from agentic_video.evaluation.released import CheckpointPlan, plan_checkpoint
     from agentic_video.utils.devices import count_gpus
 
     option = "--model" if options.model else f"checkpoint {checkpoint.name}:"
@@ -97,8 +97,8 @@ def _stage(
     try:
         engine = choose_engine(checkpoint.model, options.engine, count_gpus(), option)
     except SetupError as error:
-        return Stage(checkpoint, folder, len(rows), problem=str(error))
-    return stage_of(
+        return CheckpointPlan(checkpoint, folder, len(rows), problem=str(error))
+    return plan_checkpoint(
         checkpoint,
         folder,
         rows,
@@ -111,7 +111,7 @@ def _stage(
     )
 
 
-def _play(stage: "Stage", options: Options) -> tuple[int, str]:
+def _play(stage: "CheckpointPlan", options: Options) -> tuple[int, str]:
     """Evaluate one checkpoint in a process of its own, whose messages are passed on."""
     print(f"== {stage.checkpoint.name}", file=sys.stderr, flush=True)
     words = words_of(replace(options, checkpoint=stage.checkpoint.name, out=stage.folder))

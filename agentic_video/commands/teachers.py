@@ -11,7 +11,7 @@ from agentic_video.commands.guard import guarded
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions
-from agentic_video.synthesis.jobs import Finished, JobOptions, Prices
+from agentic_video.synthesis.jobs import JobOptions, JobReport, Prices
 from agentic_video.synthesis.teachers import TeacherOptions
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.option_types import Amount, ModelName, OutputFolder, Overrides, PositiveAmount
@@ -100,7 +100,7 @@ class TeacherArguments(JobArguments, EngineOptions, RecipeOptions):
         )
 
 
-def run_job(job: Callable[[], Finished]) -> int:
+def run_job(job: Callable[[], JobReport]) -> int:
     """Run a job and report how it ended.
 
     Returns:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet as pq
 
@@ -33,15 +33,11 @@ MAX_REPORTED = 10
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a row can't be used.
+    """A row that can't be used, and why."""
 
-    Attributes:
-        where: The row's place (:func:`placed_rows`).
-        message: For people; it begins with the place.
-    """
-
-    where: str
-    message: str
+    where: str  # place of the row, see placed_rows
+    message: str  # begins with the place
+    kind: Literal["row", "video"] = "row"  # whether the row itself is at fault, or its video
 
     def __str__(self) -> str:
         return self.message
@@ -179,7 +175,7 @@ def load_rows(
         if isinstance(entry, Problem):
             problems.append(entry)
         elif problem := checked[entry.video]:
-            problems.append(Problem(entry.where, printable(f"{entry.where}: field 'video': {problem}")))
+            problems.append(Problem(entry.where, printable(f"{entry.where}: field 'video': {problem}"), "video"))
         else:
             rows.append(entry)
     if not rows:

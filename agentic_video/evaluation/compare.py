@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentic_video.evaluation.published import Published
+from agentic_video.evaluation.published import PublishedScore
 from agentic_video.evaluation.report import accuracy, percent, table
 from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_settings
 from agentic_video.evaluation.suites import ACCURACY, headline
@@ -17,19 +17,19 @@ from agentic_video.utils.standard_error import PairedDifference, paired_differen
 
 
 @dataclass(frozen=True)
-class Run:
+class EvalRun:
     """A finished evaluation."""
 
     name: str  # as the comparison calls it
     records: tuple[Record, ...]  # its episodes
-    published: Published | None = None  # the paper's number for it, where there is one
+    published: PublishedScore | None = None  # the paper's number for it, where there is one
     problem: str = ""  # why there are no episodes; empty where there are
     rule: str = ""  # by what it was graded; empty where nobody can say
     counted: int | None = None  # episodes that its report counts; None where it has none, or not for these episodes
     left_out: tuple[str, ...] = ()  # a message for each line of its files that is no record
 
 
-def read_run(folder: Path, name: str = "", published: Published | None = None) -> Run:
+def read_run(folder: Path, name: str = "", published: PublishedScore | None = None) -> EvalRun:
     """The episodes of an evaluation's folder."""
     if not (folder / SETTINGS_FILE).is_file():
         raise SetupError(f"{folder}: no evaluation there (no {SETTINGS_FILE}); name the folders of evaluations")
@@ -40,7 +40,7 @@ def read_run(folder: Path, name: str = "", published: Published | None = None) -
     if not records:
         first = f"; {len(left_out)} lines are no records, the first: {left_out[0]}" if left_out else ""
         raise SetupError(f"{folder}: holds no episode yet{first}")
-    return Run(
+    return EvalRun(
         name or folder.name,
         tuple(records),
         published,
@@ -67,7 +67,7 @@ def _counted(folder: Path) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def comparison(runs: Sequence[Run]) -> dict[str, Any]:
+def comparison(runs: Sequence[EvalRun]) -> dict[str, Any]:
     """Figures of several runs: each one's accuracy over what it played, and its paired difference to the first.
 
     Accuracies are shares from 0 to 1, by each system's own rule (``mean``) and by the shared rule for multiple choice
@@ -93,19 +93,19 @@ def comparison(runs: Sequence[Run]) -> dict[str, Any]:
     return {"compared_with": first.name if first else None, "runs": rows}
 
 
-def _compared_by(run: Run, other: Run) -> str:
+def _compared_by(run: EvalRun, other: EvalRun) -> str:
     """The grade by which two runs are compared: the shared one where each question that both have has it in both."""
     shared = _grades(run, "acc").keys() & _grades(other, "acc").keys()
     robust = _grades(run, "acc_robust").keys() & _grades(other, "acc_robust").keys()
     return "acc_robust" if robust and shared <= robust else "acc"
 
 
-def _difference(run: Run, other: Run, grade: str) -> PairedDifference:
+def _difference(run: EvalRun, other: EvalRun, grade: str) -> PairedDifference:
     videos = {key_of(record.qa): record.qa.video for record in (*other.records, *run.records)}
     return paired_difference(_grades(run, grade), _grades(other, grade), videos)
 
 
-def _grades(run: Run, grade: str) -> dict[Key, float]:
+def _grades(run: EvalRun, grade: str) -> dict[Key, float]:
     return {key_of(record.qa): record.rewards[grade] for record in run.records if grade in record.rewards}
 
 
@@ -203,7 +203,7 @@ def _signed(difference: Mapping[str, Any] | None) -> str:
     return f"{100 * difference['difference']:+.1f}{error}"
 
 
-def write_comparison(folder: Path, title: str, runs: Sequence[Run]) -> str:
+def write_comparison(folder: Path, title: str, runs: Sequence[EvalRun]) -> str:
     """Write ``comparison.json`` and ``comparison.md`` into a folder."""
     result = comparison(runs)
     text = comparison_text(title, result)

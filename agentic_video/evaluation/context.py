@@ -5,7 +5,7 @@ import copy
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import make_backend
 from agentic_video.evaluation.model import has_cached_weights, hub_problem
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge
 from agentic_video.tools.base import Retriever
@@ -18,7 +18,7 @@ from agentic_video.video.store import FrameStore
 class EvalContext:
     """What the episodes of one process share; made where its event loop runs."""
 
-    def __init__(self, plan: Plan, backend: Backend | None = None):
+    def __init__(self, plan: EvalPlan, backend: Backend | None = None):
         self.plan = plan
         self._own = backend is None
         self.backend = backend or make_backend(plan.model, plan.system.size_factor)
@@ -42,7 +42,7 @@ class EvalContext:
             self.backend.close()
 
 
-def make_graders(plan: Plan, source: FrameSource) -> Graders:
+def make_graders(plan: EvalPlan, source: FrameSource) -> Graders:
     """What grades answers, in the event loop that asks it first."""
     return Graders(judge=Judge(plan.judge), source=source)
 

@@ -30,7 +30,7 @@ from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.options import PLAIN, Variant
-from agentic_video.evaluation.plan import Plan, fit_limits
+from agentic_video.evaluation.plan import EvalPlan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.systems.shown import shows_clips
@@ -97,7 +97,7 @@ class AgenticVideo(lmms):
             asked = Variant("baseline", int(baseline), str(baseline_prompt))
             tiny = backend_class(options.engine).one_token_frames
             system = baseline_of(settings.system, asked.frames, tiny=tiny, prompt=asked.prompt)
-        plan = Plan(
+        plan = EvalPlan(
             folder=Path(),
             system=system,
             model=fit_images(model_spec(options, config), system.max_images, shows_clips(system)),
@@ -226,7 +226,7 @@ def question(text: str, visuals: Iterable[Any], where: str) -> VideoQA:
     return VideoQA(id=where, video=str(videos[0]), question=text, answer="-", answer_type="open_ended")
 
 
-async def _make_context(plan: Plan) -> EvalContext:
+async def _make_context(plan: EvalPlan) -> EvalContext:
     return EvalContext(plan)
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation is asked for: frozen, and checked before anything is loaded."""
+"""Options of an evaluation, checked before anything is loaded."""
 
 import os
 from collections.abc import Sequence
@@ -15,35 +15,32 @@ from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.sampling import MAX_COUNT
 
 PLAIN = "baseline"
-"""The baseline's prompt, which asks for the answer alone."""
+"""The baseline's prompt that asks for the answer alone."""
 SWEEPS = ("frames", "calls")
-"""What can be swept."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What plays: the agent, or something plainer to compare it with."""
+    """The agent, or something plainer to compare it with: one turn without tools, or evenly spaced frames."""
 
-    # `agent`; `no-tools`, the same overview and one turn, which must answer; or `baseline`, evenly spaced frames and
-    # the question
     kind: Literal["agent", "no-tools", "baseline"] = "agent"
     frames: int = 0  # of the baseline
-    prompt: str = PLAIN  # what the baseline is asked to say: name of a template, or a file
+    prompt: str = PLAIN  # of the baseline: name of a template, or a file
 
     def __post_init__(self) -> None:
         try:
             load_prompt(self.prompt)
         except (OSError, UnicodeDecodeError) as error:
-            raise SetupError(f"--baseline-prompt {self.prompt}: {one_line(error)}") from error
+            raise SetupError(f"--baseline-prompt {self.prompt}: {one_line(error)}", key="--baseline-prompt") from error
 
     @property
     def curve(self) -> str:
-        """Names of a sweep's curves: ``agent``, ``no-tools``, ``baseline``, ``baseline_cot``."""
+        """Name of a sweep's curve: ``agent``, ``no-tools``, ``baseline``, ``baseline_cot``."""
         return Path(self.prompt).stem if self.kind == "baseline" else self.kind
 
     @property
     def name(self) -> str:
-        """Names of folders: ``agent``, ``no-tools``, ``baseline-64``, ``baseline_cot-64``."""
+        """Name of the folder: ``agent``, ``no-tools``, ``baseline-64``, ``baseline_cot-64``."""
         return f"{self.curve}-{self.frames}" if self.kind == "baseline" else self.kind
 
 
@@ -51,20 +48,24 @@ class Variant:
 class Sweep:
     """The same evaluation, once for each value."""
 
-    kind: str  # `frames` of the first view, or most `calls` allowed
+    kind: str  # frames of the first view, or most calls allowed
     values: tuple[int, ...]  # ascending, each once
 
 
 def read_sweep(kind: str, text: str) -> Sweep:
     """A sweep from its kind and its values, e.g. ``frames`` and ``8,16,32``."""
     if kind not in SWEEPS:
-        raise SetupError(f"--sweep {kind}: there are {' and '.join(SWEEPS)}, e.g. --sweep frames 8,16,32")
+        raise SetupError(
+            f"--sweep {kind}: there are {' and '.join(SWEEPS)}, e.g. --sweep frames 8,16,32", key="--sweep"
+        )
     try:
         values = sorted({int(value) for value in text.split(",")})
     except ValueError:
         values = []
     if not values or values[0] < 0 or values[-1] > MAX_COUNT:
-        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from 0 to {MAX_COUNT}, e.g. {kind} 1,2,4")
+        raise SetupError(
+            f"--sweep {kind} {text}: expected whole numbers from 0 to {MAX_COUNT}, e.g. {kind} 1,2,4", key="--sweep"
+        )
     return Sweep(kind, tuple(values))
 
 
@@ -72,39 +73,35 @@ def read_sweep(kind: str, text: str) -> Sweep:
 class EvalOptions:
     """An evaluation."""
 
-    recipe: Path  # folder of a recipe, resolved
-    model: ModelOptions  # the model that plays
+    recipe: Path  # folder, resolved
+    model: ModelOptions
     data: tuple[Path, ...]  # files of rows
-    profile: str = "cluster"  # the recipe's config: `laptop` or `cluster`
-    variant: Variant = Variant()  # what plays
-    sweep: Sweep | None = None  # what is varied; None evaluates once
-    benchmark: str = ""  # name for the report, by which published numbers go; empty takes the first file's
+    profile: str = "cluster"  # of the recipe: laptop or cluster
+    variant: Variant = Variant()
+    sweep: Sweep | None = None
+    benchmark: str = ""  # name for the report and for published numbers; empty takes the first file's
     out: Path | None = None  # folder of the evaluation; None takes one below the folder of all outputs
     limit: int = 0  # only so many rows; 0 takes all
     concurrency: int = 32  # episodes at a time, in each shard
-    # parallel processes, each with its own engine; None takes one for each GPU, or each group of them that tensor
-    # parallelism needs
-    shards: int | None = None
-    overrides: tuple[str, ...] = ()  # hydra overrides of the recipe's config
-    checkpoint: str = ""  # name of the released checkpoint that plays; empty for any other model
+    shards: int | None = None  # processes, each with its own engine; None: one for each GPU, or group of GPUs
+    overrides: tuple[str, ...] = ()  # Hydra overrides of the recipe's config
+    checkpoint: str = ""  # name of the released checkpoint that plays
 
     def __post_init__(self) -> None:
         check_overrides(self.overrides)
         for name, number in (("concurrency", self.concurrency), ("shards", self.shards)):
             if number is not None and number < 1:
-                raise SetupError(f"--{name} must be at least 1")
-        if self.limit < 0:
-            raise SetupError("--limit must be at least 1")
+                raise SetupError(f"--{name} must be at least 1", key=f"--{name}")
         check_recipe(self.recipe)
 
     @property
     def benchmark_name(self) -> str:
-        """The benchmark as the report calls it."""
+        """Name of the benchmark in the report."""
         return self.benchmark or self.data[0].stem
 
     @property
     def folder(self) -> Path:
-        """Where the evaluation is kept; a sweep has a folder below it for each value."""
+        """Folder of the evaluation, resolved; a sweep has a folder below it for each value."""
         if self.out is not None:
             return self.out.resolve()
         below = "sweep" if self.sweep else self.variant.name
@@ -114,13 +111,13 @@ class EvalOptions:
 
 
 def checkpoints_folder(benchmark: str) -> Path:
-    """Where the evaluations of released checkpoints on a benchmark are kept, one folder each."""
+    """Folder of the evaluations of released checkpoints on a benchmark."""
     return output_folder(os.environ) / "checkpoints-eval" / benchmark
 
 
 def check_files(paths: Sequence[Path], option: str) -> None:
-    """Make sure that an option's files are there."""
+    """Check that an option's files exist."""
     for path in paths:
         if not path.is_file():
-            what = "a folder" if path.is_dir() else "no such file"
-            raise SetupError(f"{option} {path}: {what}; name a parquet or jsonl file of rows")
+            problem = "a folder" if path.is_dir() else "no such file"
+            raise SetupError(f"{option} {path}: {problem}; name a parquet or jsonl file of rows", key=option)

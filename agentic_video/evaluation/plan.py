@@ -1,4 +1,4 @@
-"""What a shard of an evaluation needs; plain data."""
+"""The plan of a shard: plain data, so that it can travel to other machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store_config import StoreConfig
 
 ANSWER_TOKENS = 2_048
-"""Most tokens of a reply that is a single one: without tools."""
+"""Most tokens of the only reply of an episode without tools."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that a shard needs; plain data, so that it can travel to other machines."""
+class EvalPlan:
+    """Everything that a shard needs."""
 
-    folder: Path  # where the journals are; all shards must see it
+    folder: Path  # of the journals, visible to all shards
     system: System
     model: ModelSpec
-    limits: TokenLimits  # token budgets of an episode
+    limits: TokenLimits
     frame_store: StoreConfig
     retrieval: RetrievalConfig
     judge: JudgeConfig
     concurrency: int  # episodes at a time
-    provenance: Mapping[str, Any]  # noted in every record
-    score_timeout: float = SCORE_TIMEOUT  # seconds that grading an episode may take, without what the judge takes
+    provenance: Mapping[str, Any]  # of every record
+    score_timeout: float = SCORE_TIMEOUT  # seconds to grade an episode, without the judge's
 
 
 def fit_limits(system: System, limits: TokenLimits) -> TokenLimits:

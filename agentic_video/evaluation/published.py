@@ -13,7 +13,7 @@ _SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedScore:
     """A number from a paper."""
 
     paper: str  # whose number it is
@@ -29,13 +29,13 @@ class Published:
 
 
 @cache
-def published() -> tuple[Published, ...]:
+def published() -> tuple[PublishedScore, ...]:
     """All published numbers of ``published.yaml``."""
     text = files("agentic_video.evaluation").joinpath("published.yaml").read_text(encoding="utf-8")
-    return tuple(Published(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"])
+    return tuple(PublishedScore(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"])
 
 
-def published_for(benchmark: str) -> list[Published]:
+def published_for(benchmark: str) -> list[PublishedScore]:
     """The published numbers of a benchmark, by its name as in lmms-eval or with a split that tells nothing apart:
     ``lvbench_test`` is ``lvbench``, but ``mlvu_test`` is not ``mlvu_dev``."""
     name = benchmark.lower().replace("-", "_")
@@ -45,7 +45,7 @@ def published_for(benchmark: str) -> list[Published]:
     ]
 
 
-def published_by_calls(benchmark: str) -> list[Published]:
+def published_by_calls(benchmark: str) -> list[PublishedScore]:
     """The published numbers of a benchmark that vary the most calls allowed, in their order."""
     return sorted(
         (row for row in published_for(benchmark) if row.calls is not None),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.context import EvalContext, make_graders
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.evaluation.results import REVISION, Failure, append, journal, key_of, same_gold
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Played:
+class QuestionResult:
     """A question's episodes and what they took."""
 
     attempts: tuple[Trajectory, ...]  # all of them; the last one counts
@@ -50,7 +50,7 @@ class Played:
 
 async def play_question(
     context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0
-) -> Played:
+) -> QuestionResult:
     """Play a question as in evaluation, with every attempt that the system asks for."""
     started = time.monotonic()
     policies: list[Policy] = []
@@ -66,7 +66,7 @@ async def play_question(
     if attempts[-1].end is EndReason.ENGINE_ERROR:
         raise EngineError(attempts[-1].error)
     usage = sum((usage_of(policy) for policy in policies), Usage())
-    return Played(attempts, usage, time.monotonic() - started)
+    return QuestionResult(attempts, usage, time.monotonic() - started)
 
 
 async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0) -> Record:
@@ -136,7 +136,7 @@ def visual_tokens(trajectory: Trajectory, side: int) -> int:
 
 
 async def play_rows(
-    plan: Plan,
+    plan: EvalPlan,
     rows: Sequence[VideoQA],
     shard: int,
     done: Callable[[Record | Failure], None],
@@ -185,7 +185,7 @@ async def play_rows(
 
 
 async def grade_again(
-    plan: Plan, episodes: Sequence[tuple[Record, VideoQA]], done: Callable[[Record | Failure], None]
+    plan: EvalPlan, episodes: Sequence[tuple[Record, VideoQA]], done: Callable[[Record | Failure], None]
 ) -> list[Failure]:
     """Grade recorded episodes by what their rows say now, and write those down whose row or grade has changed.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.evaluation.results import FAILURES, JOURNALS, Failure
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.types.record import Record, RecordError
@@ -99,7 +99,7 @@ def _key_names(part: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _handed_over(plan: Plan, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _handed_over(plan: EvalPlan, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The variables that shards on a cluster get of this command's: those on this machine inherit them."""
     if not environment.get("RAY_ADDRESS"):
         yield {}
@@ -113,7 +113,7 @@ def _handed_over(plan: Plan, environment: Mapping[str, str]) -> Iterator[dict[st
         (plan.folder / KEYS_FILE).unlink(missing_ok=True)
 
 
-def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
+def play_shard(plan: EvalPlan, rows: Sequence[VideoQA], shard: int) -> None:
     """One shard, in a process of its own."""
     load_secrets()
     if plan.model.engine == "vllm":
@@ -121,7 +121,9 @@ def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
     asyncio.run(play_rows(plan, rows, shard, lambda one: None))
 
 
-def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callable[[Record | Failure], None]) -> None:
+def play_sharded(
+    plan: EvalPlan, rows: Sequence[VideoQA], shards: int, done: Callable[[Record | Failure], None]
+) -> None:
     """Play rows in several Ray tasks, on the cluster at ``RAY_ADDRESS`` or on this machine."""
     if not os.environ.get("RAY_ADDRESS") and "ray" not in sys.modules:  # Ray reads it when it is imported
         os.environ.update(own_token(os.environ))
@@ -142,7 +144,7 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
 
 
 def _play_tasks(
-    plan: Plan,
+    plan: EvalPlan,
     rows: Sequence[VideoQA],
     shards: int,
     gpus_each: int,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentic_video.evaluation.results import Failure, LeftOut
+from agentic_video.evaluation.results import ExcludedRow, Failure
 from agentic_video.graders.answer import MAX_ANSWER_CHARS, named_option
 from agentic_video.types.record import Record
 from agentic_video.types.row import LETTERS
@@ -15,7 +15,7 @@ UNANSWERED = -1
 
 
 def submissions(
-    records: Sequence[Record], failures: Sequence[Failure] = (), left_out: Sequence[LeftOut] = ()
+    records: Sequence[Record], failures: Sequence[Failure] = (), excluded: Sequence[ExcludedRow] = ()
 ) -> dict[str, dict[str, int]]:
     """Files to submit, by name (``submission-<data source>.json``): the number of the chosen option, from 0, by the
     question's published id. There is one for each data source with multiple-choice rows whose answers aren't published.
@@ -31,7 +31,7 @@ def submissions(
         source, name = failure.key
         if source in found:
             found[source].setdefault(name.removeprefix(f"{source}-"), UNANSWERED)
-    for row in left_out:
+    for row in excluded:
         if row.asked and row.submitted is not None and row.submitted[0] in found:
             source, name = row.submitted
             found[source].setdefault(name, UNANSWERED)
@@ -39,10 +39,10 @@ def submissions(
 
 
 def write_submissions(
-    folder: Path, records: Sequence[Record], failures: Sequence[Failure] = (), left_out: Sequence[LeftOut] = ()
+    folder: Path, records: Sequence[Record], failures: Sequence[Failure] = (), excluded: Sequence[ExcludedRow] = ()
 ) -> None:
     """Write the files to submit, if any, into an evaluation's folder; see :func:`submissions`."""
-    for name, content in submissions(records, failures, left_out).items():
+    for name, content in submissions(records, failures, excluded).items():
         write_whole(folder / name, [json.dumps(content, indent=1) + "\n"])
 
 

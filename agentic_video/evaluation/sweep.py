@@ -56,12 +56,12 @@ def read_curves(
 
     A folder may also hold points of other checkpoints, or of other budgets. Of the sweep itself none is taken whose
     settings aren't its own; another curve, whose model may be another one, is that of its latest evaluation."""
-    found: dict[str, list[_Found]] = {}
+    found: dict[str, list[_SweepRun]] = {}
     for folder in sorted(out.glob(f"{kind}-*-*")):
         name, _, value = folder.name.removeprefix(f"{kind}-").rpartition("-")
         file = folder / "report.json"
         if value.isdigit() and file.is_file():
-            found.setdefault(name, []).append(_Found(int(value), file, read_settings(folder)))
+            found.setdefault(name, []).append(_SweepRun(int(value), file, read_settings(folder)))
     members = [(one, settings(one.value)) for one in found.get(curve, ())]
     own = [one for one, wanted in members if wanted is not None and same_settings(one.settings, wanted)]
     curves = {}
@@ -80,7 +80,7 @@ def read_curves(
 
 
 @dataclass(frozen=True)
-class _Found:
+class _SweepRun:
     """An evaluation of a sweep, as a folder has it."""
 
     value: int

@@ -1,5 +1,4 @@
-"""What a job's processes on other machines get from the launcher: they have the environment of the Ray node that
-started them, not the launcher's."""
+"""Values that a job's processes get from the launcher: on other machines they have their Ray node's environment."""
 
 import re
 import socket
@@ -19,9 +18,9 @@ def quoted(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower() if isinstance(value, bool) else repr(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{quoted(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{quoted(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(quoted(one) for one in value) + "]"
+        return "[" + ",".join(quoted(item) for item in value) + "]"
     # OmegaConf looks for ${...} in it, Hydra for the quote; before both, backslashes are counted in pairs
     text = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(value))
     text = re.sub(r"(\\*)'", r"\1\1\\'", text)
@@ -29,14 +28,11 @@ def quoted(value: Any) -> str:
 
 
 def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[str]:
-    """Overrides that hold what a config takes from environment variables: they are set here, and not on a Ray node.
+    """Overrides with the values that a config takes from environment variables: a Ray node lacks those.
 
     Args:
         config: Of the run, composed and not resolved.
         given: Keys that are overridden anyway.
-
-    Raises:
-        SetupError: A variable isn't set; the message names it and the key.
     """
     found = []
     for key in _from_environment(config):
@@ -45,12 +41,12 @@ def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[
         try:
             found.append(f"{key}={quoted(OmegaConf.select(config, key))}")
         except OmegaConfBaseException as error:
-            raise SetupError(f"{key}: {one_line(error)}") from error
+            raise SetupError(f"{key}: {one_line(error)}", key=key) from error
     return found
 
 
 def _from_environment(block: DictConfig, path: str = "") -> Iterator[str]:
-    """The keys whose values are taken from environment variables."""
+    """Keys whose values come from environment variables."""
     for name in map(str, block):
         node = block._get_node(name)
         raw = node._value() if node is not None else None
@@ -62,11 +58,7 @@ def _from_environment(block: DictConfig, path: str = "") -> Iterator[str]:
 
 
 def key_names(block: DictConfig) -> Iterator[str]:
-    """Names of the environment variables of keys that a config holds: the judge's, a tool's, ...
-
-    Args:
-        block: The config, or a part of it, resolved or not.
-    """
+    """Names of the environment variables of API keys that a config holds: the judge's, a tool's, ..."""
     for name in map(str, block):
         if name == "api_key_env":
             if isinstance(found := OmegaConf.select(block, name), str):
@@ -76,7 +68,7 @@ def key_names(block: DictConfig) -> Iterator[str]:
 
 
 def own_address() -> str:
-    """The address under which other machines reach this one; the loopback's where there is no network."""
+    """Address under which other machines reach this one; the loopback's where there is no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: this only chooses the way out

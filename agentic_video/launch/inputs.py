@@ -1,4 +1,4 @@
-"""The model and the data that a user names, looked at before anything is built or started."""
+"""The model and the data that a user names, checked before anything is built or started."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
-from agentic_video.evaluation.results import SAME_ID, repeated
+from agentic_video.evaluation.results import SAME_ID, distinct
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
@@ -59,13 +59,7 @@ BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.pp
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a user names of a run's model and data; empty where nothing is named.
-
-    Attributes:
-        model: Folder of a checkpoint, or its name on a hub.
-        train: Files to train on.
-        val: Files to validate on.
-    """
+    """Model (a folder, or a name on a hub) and files that a user names; empty where nothing is named."""
 
     model: str = ""
     train: tuple[str, ...] = ()
@@ -73,12 +67,12 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was found out about a run's data.
+class CheckedData:
+    """Facts about a run's data.
 
     Attributes:
-        overrides: What fits a batch to little data; only the laptop profile, whose sizes are nobody's, does so.
-        rows: Number of training rows, or records, that can be used; 0 where that isn't known.
+        overrides: Fit the batch to little data, in the laptop profile only.
+        rows: Number of usable training rows, or records; 0 where it isn't known.
         videos: A video of each folder that has some.
     """
 
@@ -88,11 +82,11 @@ class Checked:
 
 
 def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[str, str]) -> Inputs:
-    """What overrides name, else the environment variables ``MODEL_PATH``, ``TRAIN_FILES`` and ``VAL_FILES``.
+    """Read what overrides name, else the environment variables ``MODEL_PATH``, ``TRAIN_FILES`` and ``VAL_FILES``.
 
-    GRPO on data of one's own without ``VAL_FILES`` is validated on it.
+    GRPO on custom data without ``VAL_FILES`` is validated on it.
     """
-    values = {one.key_or_group: one.value() for one in parse_overrides(overrides)}
+    values = {override.key_or_group: override.value() for override in parse_overrides(overrides)}
     train = _files(values.get("data.train_files") or environment.get("TRAIN_FILES"))
     return Inputs(
         model=str(values.get(MODEL_KEYS[stage]) or environment.get("MODEL_PATH") or ""),
@@ -103,7 +97,7 @@ def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[st
 
 
 def _files(value: Any) -> tuple[str, ...]:
-    """Files as an override names them, in a list, or a variable, separated by commas: a single one may have some."""
+    """Files of an override's list, or of a variable, separated by commas: a single name may hold some."""
     if not value:
         return ()
     if isinstance(value, list):
@@ -112,16 +106,12 @@ def _files(value: Any) -> tuple[str, ...]:
         named = [str(value)]
     else:
         named = [file.strip() for file in str(value).split(",")]
-    # nobody else does: a shell leaves ~ as it is after a comma, in quotes and in an override
+    # no one else does: a shell leaves ~ as it is after a comma, in quotes and in an override
     return tuple(os.path.expanduser(file) for file in named if file)
 
 
 def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
-    """Make sure that a model and data are named where a profile makes none.
-
-    Raises:
-        SetupError: They aren't; the message says what each must be.
-    """
+    """Require a model and data where a profile makes none."""
     named = {"MODEL_PATH": inputs.model, "TRAIN_FILES": inputs.train}
     missing = [name for name, value in named.items() if not value]
     if profile in ON_TOYWORLD or not missing:
@@ -138,12 +128,8 @@ def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
     )
 
 
-def require_there(inputs: Inputs, options: LaunchOptions, profile: Profile) -> None:
-    """Make sure that what is named is on this machine, before anything else is looked at.
-
-    Raises:
-        SetupError: A file isn't there, or a model's folder, which could be no name on a hub either.
-    """
+def require_present(inputs: Inputs, options: LaunchOptions, profile: Profile) -> None:
+    """Require the named files and the model's folder on this machine, before anything else is checked."""
     for variable, files in _named_files(inputs, options):
         for file in files:
             _require_file(variable, file)
@@ -152,8 +138,8 @@ def require_there(inputs: Inputs, options: LaunchOptions, profile: Profile) -> N
 
 
 def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tuple[str, ...]]]:
-    """The files to train and to validate on, each list after the key or the variable that names it."""
-    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
+    """The files to train and to validate on, each list after its key or variable."""
+    keys = {override.key_or_group for override in parse_overrides(options.overrides)}
     named = (
         ("data.train_files", "TRAIN_FILES", inputs.train),
         ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
@@ -163,15 +149,11 @@ def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tupl
 
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
-) -> Checked:
-    """Make sure that the model and the files are there, and that the rows fill a batch.
+) -> CheckedData:
+    """Check that the model and the files can be used, and that the rows fill a batch.
 
     Args:
-        config: Of the run, composed.
-        elsewhere: Whether it runs on other machines: what isn't on this one is taken to be there.
-
-    Raises:
-        SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
+        elsewhere: Whether it runs on other machines, which may have what this one lacks.
     """
     if not elsewhere:
         _check_resumed(config)
@@ -193,29 +175,29 @@ def check_inputs(
     if there:
         settings = settings_of(config)
         asked = _missing_graders(config, settings, profile)
-        for one in (settings.judge, settings.verifier):
-            if one.base_url:
-                api_key(one.api_key_env)
+        for grader in (settings.judge, settings.verifier):
+            if grader.base_url:
+                api_key(grader.api_key_env)
         for variable, files in there:
             rows = _usable(variable, files, options.stage, settings.system.name)
-            # a reward of the user's own in its place may ask nobody
+            # a custom reward that replaces it may need no grader
             if options.stage == "grpo" and not (settings.reward.path and settings.reward.mode == "replace"):
                 check_needs(", ".join(files), rows, settings.system, asked)
             found.append([qa.video for qa in rows])
-    videos = tuple({os.path.dirname(video): video for videos in found for video in videos}.values())[:MAX_FOLDERS]
-    counts = [len(videos) for videos in found]
+    videos = tuple({os.path.dirname(video): video for read in found for video in read}.values())[:MAX_FOLDERS]
+    counts = [len(read) for read in found]
     if not counts or not inputs.train:
-        return Checked(videos=videos)
+        return CheckedData(videos=videos)
     if options.stage == "grpo" and profile not in ON_TOYWORLD and inputs.val == inputs.train:
         _warn_of_validation(counts[0], config)
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
     fitted = tuple(_fitted(least, inputs, options, profile, config))
-    return Checked(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
+    return CheckedData(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
 
 
 def _check_resumed(config: DictConfig) -> None:
-    """Make sure that the checkpoint is there which a run is told to go on from."""
+    """Require the checkpoint that a run is told to resume from."""
     key = "trainer.resume_from_path"
     path = str(OmegaConf.select(config, key))
     # verl takes it as it is: without a home folder for ~
@@ -224,7 +206,7 @@ def _check_resumed(config: DictConfig) -> None:
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
-    """Make sure that a checkpoint can be loaded, as far as its name and its folder tell."""
+    """Check that a checkpoint can be loaded, as far as its name and its folder tell."""
     from agentic_video.evaluation.model import cached_config
 
     _require_place(model, profile)
@@ -245,7 +227,7 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
 
 
 def _require_place(model: str, profile: Profile) -> None:
-    """Make sure that a model is a folder here, or has a name that a hub may know."""
+    """Check that a model is a folder here, or has a name that a hub may know."""
     from agentic_video.evaluation.model import check_place
 
     folder = Path(model).expanduser()
@@ -257,8 +239,7 @@ def _require_place(model: str, profile: Profile) -> None:
 
 
 def _check_pictures(model: str, config: DictConfig) -> None:
-    """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
-    get."""
+    """Check a system's pictures against a model's processor and vLLM, and print the sizes that they get."""
     rules = checkpoint_rules(model)
     if rules is None:
         return
@@ -275,7 +256,7 @@ def _check_pictures(model: str, config: DictConfig) -> None:
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:
-    """Make sure that the chat template reads the variables that it is to be given, where it is at hand."""
+    """Check that the chat template, where it is at hand, reads the variables that it is given."""
     kwargs = template_kwargs_of(config)
     if not kwargs or any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
         return
@@ -286,7 +267,7 @@ def _check_template(model: str | None, config: DictConfig, profile: Profile) -> 
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
-    """Make sure that a folder is a whole checkpoint of a model that can be trained."""
+    """Check that a folder is a complete checkpoint of a model that can be trained."""
     from agentic_video.evaluation.model import require_checkpoint
 
     if not (folder / "config.json").is_file():
@@ -295,7 +276,7 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
     require_checkpoint(str(folder), "vllm", "MODEL_PATH")
     for index in folder.glob("*.index.json"):
         shards = _json_of(index, named).get("weight_map")
-        if gone := sorted({str(one) for one in dict(shards or {}).values() if not (folder / str(one)).is_file()}):
+        if gone := sorted({str(file) for file in dict(shards or {}).values() if not (folder / str(file)).is_file()}):
             raise SetupError(f"{named}: {gone[0]} is missing, which {index.name} lists: copy or download it again")
     if not own_tokenizer:
         return
@@ -307,14 +288,14 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
 
 
 def _check_family(config: Path, named: str) -> None:
-    """Make sure that a model is of a kind that can be trained."""
+    """Check that a model is of a family that can be trained."""
     kind = _json_of(config, named).get("model_type")
     if kind not in FAMILIES:
         raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
 
 
 def _json_of(file: Path, named: str) -> dict[str, Any]:
-    """What a checkpoint's file holds."""
+    """Read a checkpoint's JSON file."""
     try:
         read = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -325,7 +306,7 @@ def _json_of(file: Path, named: str) -> dict[str, Any]:
 
 
 def _hub_problem(name: str) -> str:
-    """Why a model can't be had from the hub, or from the cache of what was downloaded; empty where it can."""
+    """Why neither the hub nor its cache has a model for the user; empty where one has."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     from agentic_video.evaluation.model import hub_error
@@ -341,7 +322,7 @@ def _hub_problem(name: str) -> str:
 
 
 def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
-    """The rows, or those of the records, of some files that can be used; the others are named."""
+    """Read the usable rows, or those of the records, of some files; the others are printed."""
     for file in files:
         _require_file(variable, file)
     try:
@@ -362,7 +343,7 @@ def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> l
 
 
 def _require_file(variable: str, file: str) -> None:
-    """Make sure that what stands between a variable's commas is a file."""
+    """Require a file between a variable's commas."""
     if os.path.isfile(file):
         return
     parts = re.split(r"[\s:;]+", file)
@@ -378,15 +359,15 @@ def _require_file(variable: str, file: str) -> None:
 
 
 def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
-    """Say where rows have the id of another one: whatever goes by question takes them for one."""
-    same = [one.message for one in repeated(rows) if one.reason == SAME_ID]
+    """Warn of rows that share an id: whatever goes by question takes them for one."""
+    same = [row.message for row in distinct(rows)[1] if row.reason == SAME_ID]
     if same:
         more = f" ({len(same)} such rows)" if len(same) > 1 else ""
         print(f"warning: {variable}: {printable(same[0])}{more}", flush=True)
 
 
 def _warn_of_validation(rows: int, config: DictConfig) -> None:
-    """Say what it costs to validate on all rows that are trained on, as verl does where no others are named."""
+    """Warn of the cost of a validation on all training rows, which is verl's default."""
     most = int(config.data.get("val_max_samples") or -1)
     played = min(rows, most) if most > 0 else rows
     if played > ENOUGH_ROWS and (config.trainer.test_freq > 0 or config.trainer.val_before_train):
@@ -430,34 +411,35 @@ def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[li
 
 
 def _missing_graders(config: DictConfig, settings: Settings, profile: Profile) -> set[Grader]:
-    """Whom a run's rewards can't ask, as no server is named and verl serves none."""
+    """Graders that a run lacks, as no server is named and verl serves none."""
     served = bool(OmegaConf.select(config, "reward.reward_model.enable"))
     named: Mapping[Grader, EndpointConfig] = {"judge": settings.judge, "verifier": settings.verifier}
-    missing = {name for name, one in named.items() if not (one.model if one.base_url else served)}
+    missing = {name for name, server in named.items() if not (server.model if server.base_url else served)}
     if profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.verifier"):
         missing.discard("verifier")  # the launcher serves one
     return missing
 
 
 def _most_samples(config: DictConfig) -> int:
-    """How many training samples are used at most; 0 for all."""
+    """Most training samples that are used; 0 for all."""
     return max(0, int(config.data.get("train_max_samples") or 0))
 
 
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:
-    """Overrides that fit the batch to so many rows, where the laptop profile may."""
+    """Overrides that fit the batch to so many rows, in the laptop profile."""
     batch = max(int(config.data.get("gen_batch_size") or 0), int(config.data.train_batch_size))
     if 0 < (most := _most_samples(config)) < batch <= count:
         raise SetupError(
-            f"data.train_max_samples={most} rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={most}"
+            f"data.train_max_samples={most} rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={most}",
+            key=BATCH_KEY,
         )
     if count >= batch:
         return []
-    asked = {one.key_or_group for one in parse_overrides(options.overrides)}
+    asked = {override.key_or_group for override in parse_overrides(options.overrides)}
     files = ", ".join(inputs.train)
     if profile not in ON_TOYWORLD or asked & {BATCH_KEY, "data.gen_batch_size"}:
         raise SetupError(
-            f"{files}: {count} usable rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={count}"
+            f"{BATCH_KEY}={batch}: only {count} usable rows in {files}; set {BATCH_KEY}={count}", key=BATCH_KEY
         )
     fitted = [f"{BATCH_KEY}={count}"]
     if options.stage == "grpo" and MINI_BATCH_KEY not in asked:
@@ -466,34 +448,34 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
     return fitted
 
 
-def handed_over(overrides: Sequence[str], stage: Stage) -> list[str]:
-    """A user's overrides as a job's processes get them: files by their whole paths, as those may have another working
-    directory; without those that :func:`input_overrides` has put in its own."""
+def absolutize_overrides(overrides: Sequence[str], stage: Stage) -> list[str]:
+    """A user's overrides with absolute paths, as a job's processes may have another working directory; without those
+    that :func:`input_overrides` replaces."""
     given = (MODEL_KEYS[stage], "data.train_files", "data.val_files")
     result = []
-    for text, one in zip(overrides, parse_overrides(overrides), strict=True):
-        key, value = one.key_or_group, one.value()
+    for text, override in zip(overrides, parse_overrides(overrides), strict=True):
+        key, value = override.key_or_group, override.value()
         if key in given and value and "${" not in str(value):
             continue
         ours = key == "agentic_video.reward.path" or (
             key.startswith("agentic_video.system.") and key.endswith("prompt")
         )
         if ours and isinstance(value, str) and Path(value).expanduser().is_file():
-            text = f"{text.partition('=')[0]}={quoted(_whole(value))}"
+            text = f"{text.partition('=')[0]}={quoted(_absolute(value))}"
         result.append(text)
     return result
 
 
 def input_overrides(inputs: Inputs, stage: Stage) -> list[str]:
-    """Overrides that name a user's model and files to verl, whose processes may have other variables and folders."""
-    overrides = [f"{MODEL_KEYS[stage]}={quoted(_whole(inputs.model))}"] if inputs.model else []
+    """Overrides with a user's model and files, for processes that may have other variables and folders."""
+    overrides = [f"{MODEL_KEYS[stage]}={quoted(_absolute(inputs.model))}"] if inputs.model else []
     for key, files in (("data.train_files", inputs.train), ("data.val_files", inputs.val)):
         if files:
-            overrides.append(f"{key}={quoted([_whole(file) for file in files])}")
+            overrides.append(f"{key}={quoted([_absolute(file) for file in files])}")
     return overrides
 
 
-def _whole(path: str) -> str:
-    """A path from the top, as the job's processes may have another working directory; a name on a hub as it is."""
+def _absolute(path: str) -> str:
+    """An absolute path; a name on a hub as it is."""
     here = Path(path).expanduser()
     return str(here.resolve()) if here.exists() else path

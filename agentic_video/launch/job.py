@@ -1,4 +1,4 @@
-"""One training with what it needs beside it: a place for temporary files, a Ray cluster, a verifier, keys."""
+"""One training with what it needs next to it: a place for temporary files, a Ray cluster, a verifier, keys."""
 
 import contextlib
 import os
@@ -10,14 +10,12 @@ from uuid import uuid4
 
 from omegaconf import DictConfig
 
-from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
+from agentic_video.launch.cluster import Cluster, ClusterRequest, check_cluster
 from agentic_video.launch.handover import key_names, own_address
-from agentic_video.launch.inputs import handed_over
-from agentic_video.launch.machine import clean_machine, shared_segments
-from agentic_video.launch.nodes import Cluster, Wanted, check_cluster
-from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
-from agentic_video.launch.process import run_verl
-from agentic_video.launch.profile import on_ray_cluster
+from agentic_video.launch.inputs import absolutize_overrides
+from agentic_video.launch.laptop_fork.server import SWITCH, Forks, fork_server
+from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, on_ray_cluster
+from agentic_video.launch.process import clean_machine, run_verl, shared_segments
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.launch.run_folder import metrics_file, write_record
 from agentic_video.launch.stage import (
@@ -38,11 +36,10 @@ from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 
 QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}
 """As verl sets it for the processes that Ray starts; what is imported beforehand reads it already."""
-
 PORT_TAKEN = b"EADDRINUSE"
-"""What PyTorch's error says where its port was taken."""
+"""PyTorch's error where its port was taken."""
 TAIL_BYTES = 1 << 18
-"""As much of a log's end is looked at."""
+"""End of a log that is searched for it."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,10 @@ class Job:
     """A training that is about to start.
 
     Attributes:
-        options: What its command asks for.
-        profile: The chosen one.
         config: Composed.
         environment: Environment variables of the command.
         folder: Gets the training's outputs, its log and its command.
-        files: What its processes read: the model, rows, a video of each folder.
+        files: Read by its processes: the model, rows, a video of each folder.
         total: Number of steps; 0 where it isn't known.
     """
 
@@ -74,27 +69,10 @@ def process_variables(profile: Profile) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def job_forks(
-    options: LaunchOptions, profile: Profile, environment: Mapping[str, str], *, runs_here: bool
-) -> Iterator[Forks | None]:
-    """What forks a job's processes, where all of them run here.
-
-    Args:
-        options: Of the job.
-        profile: The chosen one.
-        environment: Environment variables of the command.
-        runs_here: False for a dry run.
-
-    Yields:
-        The server; None where each process is started by itself.
-    """
-    if (
-        runs_here
-        and profile == "laptop"
-        and options.stage == "grpo"
-        and not on_ray_cluster(options.stage, environment)
-        and environment.get(SWITCH) != "0"
-    ):
+def job_forks(options: LaunchOptions, profile: Profile, environment: Mapping[str, str]) -> Iterator[Forks | None]:
+    """Run a fork server for a job whose processes all run here; None where each process is started by itself."""
+    own_ray = options.stage == "grpo" and not on_ray_cluster(options.stage, environment)
+    if options.runs_here and profile == "laptop" and own_ray and environment.get(SWITCH) != "0":
         with fork_server({**environment, **process_variables(profile), **QUIET}) as forks:
             yield forks
     else:
@@ -111,11 +89,8 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
 
     Returns:
         Exit status, and peak memory in bytes (0 on a cluster, whose processes aren't this command's).
-
-    Raises:
-        SetupError: The Ray cluster that it is to run on can't take it.
     """
-    stage, environment = job.options.stage, job.environment
+    stage, environment, overrides = job.options.stage, job.environment, job.options.overrides
     variables = {
         **process_variables(job.profile),
         "VERL_FILE_LOGGER_PATH": str(metrics_file(job.folder)),
@@ -125,37 +100,36 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
     host = own_address() if on_ray_cluster(stage, environment) else "127.0.0.1"
     with clean_machine() as temporary, verifier_server(verifier, host) as served, _ray(job, temporary) as joining:
-        whole = [*command, *served, *folder_overrides(stage, job.folder)]
+        complete = [*command, *served, *folder_overrides(stage, job.folder)]
         address = joining.get("RAY_ADDRESS", "")
         # Processes of a cluster don't see this machine's temporary folder.
-        beside = joining or {"TMPDIR": str(temporary), **own_token(environment)}
+        local = joining or {"TMPDIR": str(temporary), **own_token(environment)}
         if address:
             keys = hand_keys(job.folder, environment, key_names(job.config))
             variables = {**forwarded(environment), **variables, **keys}
-            cluster, counts = _on_cluster(job, joining, variables)
+            cluster, counts = _join_cluster(job, joining, variables)
             ask_directly(variables, [node.address for node in cluster.nodes])
-            whole += counts
+            complete += counts
         elif job.profile == "cluster" and stage == "grpo":
-            whole += worker_overrides(1, cpu_limit(), job.options.overrides)
+            complete += worker_overrides(1, cpu_limit(), overrides)
         if stage == "grpo":
-            whole += scorer_overrides(job.config, job.options.overrides)
-            whole += ray_overrides(address, variables, temporary)
-        whole += handed_over(job.options.overrides, stage)
-        elsewhere = checkpoints_folder(job.options.overrides, job.config)
+            complete += scorer_overrides(job.config, overrides)
+            complete += ray_overrides(address, variables, temporary)
+        complete += absolutize_overrides(overrides, stage)
+        checkpoints = checkpoints_folder(overrides, job.config)
         write_record(
             job.folder,
             # none where they are in the run's own folder, which may be moved
-            **({"checkpoints": str(Path(elsewhere).absolute())} if elsewhere else {}),
+            **({"checkpoints": str(Path(checkpoints).absolute())} if checkpoints else {}),
             temporary=str(temporary),
             **({"forks": str(Path(forks.python).parent)} if forks else {}),
-            segments=sorted(one.name for one in shared_segments()),
+            segments=sorted(segment.name for segment in shared_segments()),
         )
-        (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
+        (job.folder / "command.sh").write_text(shlex.join(complete) + "\n", encoding="utf-8")
         wait = "a minute or two" if job.profile in ON_TOYWORLD else "some minutes (docs/gpu.md: what a start takes)"
         print(f"starting verl: the first step comes within {wait}", flush=True)
         try:
-            status, peak = _run(whole, {**environment, **variables, **beside}, job, forks)
-            # of the processes that this command started: a cluster's own aren't among them
+            status, peak = _run(complete, {**environment, **variables, **local}, job, forks)
             return status, 0 if on_ray_cluster(stage, environment) else peak
         finally:
             if forks:
@@ -164,11 +138,11 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], job: Job, forks: Forks | None) -> tuple[int, int]:
-    """Run verl to its end; once more where a port was taken that it had seen to be free seconds before."""
+    """Run verl to its end; once more where a port was taken that it had found free seconds before."""
     log = job.folder / "log.txt"
-    begins = log.stat().st_size if log.exists() else 0
+    start = log.stat().st_size if log.exists() else 0
     status, peak = run_verl([forks.python, *command[1:]] if forks else command, environment, log, job.total)
-    if status == 1 and job.options.stage == "grpo" and port_taken(log, begins):
+    if status == 1 and job.options.stage == "grpo" and port_taken(log, start):
         print("another process took a port that verl had chosen: starting verl once more", flush=True)
         # without forks: what they have imported is of the first start's environment
         status, more = run_verl(command, environment, log, job.total)
@@ -176,25 +150,18 @@ def _run(command: Sequence[str], environment: Mapping[str, str], job: Job, forks
     return status, peak
 
 
-def port_taken(log: Path, begins: int) -> bool:
-    """Whether the end of a log, if there is one, says that an address was in use.
-
-    Args:
-        begins: Bytes at its beginning that are an earlier start's.
-    """
+def port_taken(log: Path, start: int) -> bool:
+    """Return True if the end of a log, after an earlier start's bytes, reports that an address was in use."""
     if not log.exists():
         return False
     with log.open("rb") as file:
-        file.seek(max(begins, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+        file.seek(max(start, os.fstat(file.fileno()).st_size - TAIL_BYTES))
         return PORT_TAKEN in file.read()
 
 
 @contextlib.contextmanager
 def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
-    """The variables by which a job joins its Ray cluster; none where verl starts one of its own.
-
-    A rehearsal has several nodes on this machine, where no cluster is named.
-    """
+    """Variables by which a job joins its Ray cluster; none where verl starts one of its own."""
     if on_ray_cluster(job.options.stage, job.environment):
         # In a Ray job, the variables of its submission may be among those that the job's processes get: not a conflict.
         address = {"RAY_ADDRESS": job.environment["RAY_ADDRESS"], "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
@@ -208,19 +175,24 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
         yield {}
 
 
-def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> tuple[Cluster, list[str]]:
-    """Look at the cluster, and fit the number of workers to its nodes."""
-    token = job.folder / "seen-by-all"
-    content = uuid4().hex
+def _join_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> tuple[Cluster, list[str]]:
+    """Probe the cluster, and fit the number of workers to its nodes."""
+    token, content = job.folder / "seen-by-all", uuid4().hex
     token.write_text(content, encoding="utf-8")
+    trainer = job.config.trainer
     try:
-        trainer = job.config.trainer
         # a model may be a name on a hub
-        files = tuple(dict.fromkeys(os.path.abspath(one) for one in job.files if one[:1] == "/" or os.path.exists(one)))
-        wanted = Wanted(
-            trainer.nnodes, trainer.n_gpus_per_node, files, str(token), content, variables, gpus_beside(job.config)
+        files = [os.path.abspath(file) for file in job.files if file[:1] == "/" or os.path.exists(file)]
+        request = ClusterRequest(
+            trainer.nnodes,
+            trainer.n_gpus_per_node,
+            tuple(dict.fromkeys(files)),
+            str(token),
+            content,
+            variables,
+            gpus_beside(job.config),
         )
-        cluster = check_cluster(joining["RAY_ADDRESS"], wanted, {**job.environment, **joining})
+        cluster = check_cluster(joining["RAY_ADDRESS"], request, {**job.environment, **joining})
     finally:
         token.unlink(missing_ok=True)
     sizes = ", ".join(f"{node.address} ({node.cpus:g} CPUs, {node.gpus:g} GPUs)" for node in cluster.nodes)

@@ -1,21 +1,26 @@
-"""The training's process: started, watched, stopped."""
+"""The training's process: started, watched, stopped; and the machine left clean behind it."""
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agentic_video.launch.machine import PeakMemory
+import psutil
+
 from agentic_video.launch.progress import Progress
 from agentic_video.utils.parent import signal_at_parent_end
 
 STOP_SECONDS = 20.0
 """Seconds that a training has for stopping: less than the 30 that Slurm and Kubernetes leave a job between their first
 signal and the last."""
+SEGMENTS = ("psm_*", "verl_weights_*")
+"""Names of the files in ``/dev/shm`` that a killed job may leave: of Python, and of verl's weights for vLLM."""
 
 
 def stop_with_launcher() -> None:
@@ -29,21 +34,20 @@ def stop_with_launcher() -> None:
 def run_verl(
     command: Sequence[str], environment: Mapping[str, str], log: Path, total: int = 0, grace: float = STOP_SECONDS
 ) -> tuple[int, int]:
-    """Run the training, show what is interesting of its output and keep all of it.
+    """Run the training, print the interesting lines of its output and keep all of it.
 
-    A signal to stop is passed on as ctrl-c.
+    A signal to stop is passed on as Ctrl-C.
 
     Args:
-        command: Program and arguments.
         environment: All of its environment variables.
         log: File that the output is appended to.
-        total: Number of steps; 0 where verl will say it.
+        total: Number of steps; 0 where verl will print it.
         grace: Seconds that the training has for stopping, before it is killed.
 
     Returns:
         Exit status and peak memory in bytes.
     """
-    with _log(log) as write:
+    with _appending(log) as write:
         process = subprocess.Popen(
             command,
             env=dict(environment),
@@ -79,7 +83,7 @@ def run_verl(
             status = process.wait()
             if progress.reason:  # other lines, of what had to end with it, came after it
                 print(progress.reason, flush=True)
-        except BaseException:  # nobody reads what is shown any more, say
+        except BaseException:  # e.g. no one reads the output any more
             stop(signal.SIGINT, None)
             process.stdout.close()
             process.wait()
@@ -94,8 +98,8 @@ def run_verl(
 
 
 @contextlib.contextmanager
-def _log(path: Path) -> Iterator[Callable[[str], None]]:
-    """What appends to a log. Lines for which the disk has no room are left out: the training may do without."""
+def _appending(path: Path) -> Iterator[Callable[[str], None]]:
+    """Append to a log. Lines for which the disk has no room are dropped: the training may need none."""
     with path.open("ab", buffering=0) as file:
         full = False
 
@@ -105,9 +109,77 @@ def _log(path: Path) -> Iterator[Callable[[str], None]]:
                 file.write(line.encode("utf-8", errors="replace"))
             except OSError as error:
                 if not full:
-                    print(
-                        f"error: {path}: {error.strerror}; lines of the log are left out", file=sys.stderr, flush=True
-                    )
+                    print(f"error: {path}: {error.strerror}; lines of the log are dropped", file=sys.stderr, flush=True)
                 full = True
 
         yield write
+
+
+def shared_segments() -> set[Path]:
+    """Shared-memory segments of Python programs, and those through which verl sends weights to vLLM."""
+    folder = Path("/dev/shm")
+    return {segment for pattern in SEGMENTS for segment in folder.glob(pattern)}
+
+
+def remove_segments(candidates: set[Path]) -> None:
+    """Remove those of our own shared-memory segments that no process maps: a killed engine can't unlink its own."""
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped |= {line.split()[-1] for line in maps.read_text().splitlines() if "/dev/shm/" in line}
+    for segment in candidates:
+        with contextlib.suppress(OSError):
+            if str(segment) not in mapped and segment.stat().st_uid == os.getuid():
+                segment.unlink()
+
+
+@contextlib.contextmanager
+def clean_machine() -> Iterator[Path]:
+    """Leave nothing of a job on the machine but its outputs.
+
+    Yields:
+        A temporary folder with a short path (Ray puts sockets there), removed afterwards, as are the job's
+        shared-memory segments.
+    """
+    before = shared_segments()
+    folder = Path(tempfile.mkdtemp(prefix="av-"))
+    try:
+        yield folder
+    finally:
+        remove_segments(shared_segments() - before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class PeakMemory:
+    """Peak memory in bytes of a process's descendants (proportional set size, so that shared pages count once).
+
+    Args:
+        root: The process's number.
+        interval: Seconds between two samples, which take tens of milliseconds for each process.
+    """
+
+    def __init__(self, root: int, interval: float = 20.0):
+        self.peak = 0
+        self._root, self._interval = root, interval
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._interval):
+            self.peak = max(self.peak, self._now())
+
+    def _now(self) -> int:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._root).children(recursive=True):
+                with contextlib.suppress(psutil.Error, OSError, ValueError, IndexError):
+                    text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+                    total += int(text.split("\nPss:")[1].split()[0]) * 1024
+        return total
+
+    def stop(self) -> int:
+        """Stop watching; returns the peak."""
+        self._done.set()
+        self._thread.join()
+        return self.peak

@@ -1,4 +1,4 @@
-"""The synthetic world that a laptop job needs, built before it and served beside it."""
+"""The synthetic world of a laptop job: built before it, its verifier served next to it."""
 
 import contextlib
 import hashlib
@@ -16,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 import agentic_video
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import MODEL_KEYS
-from agentic_video.launch.options import Stage
+from agentic_video.launch.options import Stage, config_name
 from agentic_video.launch.process import stop_with_launcher
-from agentic_video.launch.profile import config_name
 from agentic_video.toyworld.named_files import named_files
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
@@ -32,17 +31,17 @@ BUILDERS: Mapping[Stage, str] = {
     "kto": "agentic_video.toyworld.preferences",
     "rft": "agentic_video.toyworld.demonstrate",
 }
-"""The programs that make each stage's synthetic data and the model that it starts from."""
+"""Programs that build each stage's synthetic data and the model that it starts from."""
 CACHE_SECONDS = 20.0
-"""Seconds that the file system of the cache may take to answer."""
+"""Time limit of the answer of the cache's file system."""
 PACKAGE = "agentic_video."
-"""How the names of this package's modules begin: another's may begin with its name."""
+"""Prefix of this package's modules: another package's name may begin with its name."""
 SOURCES = (".py", ".yaml", ".txt", ".md")
-"""Files of this package that a build depends on have these endings."""
+"""Suffixes of this package's files that a build depends on."""
 BUILT = ("train", "heldout", "base", "model", "clip", "verifier")
-"""The paths that they print, one a line, each after its name and a colon."""
+"""Names of the paths that builders print, one a line, each before a colon and its path."""
 ToyModel = Literal["cold-start", "base", "none"]
-"""The tiny model that is made: one that speaks the system's grammar, what it begins as, or none."""
+"""The tiny model that is built: one that speaks the system's grammar, its base model, or none."""
 
 
 def build_toyworld(
@@ -55,25 +54,18 @@ def build_toyworld(
     dry_run: bool = False,
     config: DictConfig | None = None,
 ) -> dict[str, str]:
-    """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
-
-    The build ends with this process.
+    """Build a recipe's synthetic world and tiny models, once, in a process that ends with this one.
 
     Args:
-        recipe: Folder of the recipe.
         overrides: Hydra overrides, which may change what is built.
-        stage: What they are made for.
-        data: False where the user names files of their own.
-        model: For GRPO and evaluations: which model is made.
-        dry_run: Whether nothing is built: what is missing is only said, and the paths are those that it would have.
-        config: Of the run, composed: what was built for the same before is then found without the builder, whose
-            imports take longer than all else.
+        data: False where the user names custom files.
+        model: For GRPO and evaluations: which model is built.
+        dry_run: Build nothing: print what is missing, and return the paths that it would have.
+        config: Of the run, composed: an earlier build for the same is then found without the builder, whose imports
+            take longer than all else.
 
     Returns:
         Paths by name: of ``train``, ``heldout``, ``model``, ``base``, ``clip`` and ``verifier`` those that are needed.
-
-    Raises:
-        SetupError: The build failed, or nothing can be kept.
     """
     if not dry_run:
         _check_cache()
@@ -85,7 +77,7 @@ def build_toyworld(
     command += ["--model", model] if stage == "grpo" else ["--profile", config_name(stage, "laptop")]
     command += [*([] if data else ["--no-data"]), *(["--dry-run"] if dry_run else [])]
     paths, problem = {}, "see above"
-    # Threads that spin while they wait take the cores from whatever else the machine does: beside other work a build
+    # Threads that spin while they wait take the cores from whatever else the machine does: next to other work a build
     # takes ten times as long. A build uses no GPU, and where torch sees one, forked processes can't compute gradients
     # after their parent has.
     environment = {"OMP_WAIT_POLICY": "passive", **few_threads(), **os.environ, "CUDA_VISIBLE_DEVICES": ""}
@@ -113,7 +105,7 @@ def build_toyworld(
 
 
 def _check_cache() -> None:
-    """Make sure that what is built can be kept."""
+    """Check that the cache can be written."""
     try:
         DEFAULT_CACHE.mkdir(parents=True, exist_ok=True)
         writable = can_write(DEFAULT_CACHE, CACHE_SECONDS)
@@ -128,12 +120,11 @@ def _check_cache() -> None:
 
 
 def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
-    """The file that says where a build is: its name stands for all that the build depends on.
+    """File with the paths of a build; its name is a digest of all that the build depends on.
 
     Args:
         config: Of the run, composed.
-        stage: What is built for.
-        wanted: Which parts of it.
+        wanted: Parts of the build.
 
     Returns:
         None where it depends on modules that aren't this package's.
@@ -153,7 +144,7 @@ def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
 
 
 def read_note(note: Path) -> dict[str, str]:
-    """The paths that a file of :func:`build_note` holds; empty where one of them is gone, or the file."""
+    """Paths that a file of :func:`build_note` holds; empty where one of them, or the file, is gone."""
     try:
         paths = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -177,17 +168,14 @@ def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[st
 
 @contextlib.contextmanager
 def verifier_server(model: str | None, host: str = "127.0.0.1") -> Iterator[list[str]]:
-    """Serve the tiny base model for as long as the context lasts, where a recipe wants a verifier.
+    """Serve a verifier for as long as the context lasts.
 
     Args:
-        model: Its checkpoint; None where no verifier is wanted.
+        model: Its checkpoint; None where a recipe has no verifier.
         host: Address of this machine that the job's processes reach it under.
 
     Yields:
         Overrides that name it to verl.
-
-    Raises:
-        SetupError: The server didn't start.
     """
     if model is None:
         yield []

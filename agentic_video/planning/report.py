@@ -39,7 +39,7 @@ def plan_of(
     return make_plan(job_of(config, machines, model))
 
 
-def said_beside(config: DictConfig) -> str:
+def plan_summary(config: DictConfig) -> str:
     """The plan of a run that is looked at but not started, for GPUs of 80 GiB; why there is none where it can't be
     made."""
     try:

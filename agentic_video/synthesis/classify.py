@@ -18,8 +18,8 @@ from agentic_video.evaluation.plan import fit_limits
 from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
-from agentic_video.synthesis.inputs import Questions, drawn, read_questions, report_problems
-from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.inputs import QuestionSet, drawn, read_questions, report_problems
+from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage, sampler, samples_of
 from agentic_video.systems.base import System
 from agentic_video.types.record import Record
@@ -47,7 +47,7 @@ class ClassifyOptions:
     sets: SetOptions = field(default_factory=SetOptions)  # how rows are classified, and the sets drawn
 
 
-def classify(options: ClassifyOptions) -> Finished:
+def classify(options: ClassifyOptions) -> JobReport:
     """Classify rows and draw the sets; the same options go on where a job was killed."""
     for side, model, folders in (
         ("base", options.base, options.base_results),
@@ -73,7 +73,7 @@ def classify(options: ClassifyOptions) -> Finished:
     empty = not more["SFT set"] or not more["RL set"]
     if empty:
         text += "\na set is empty: a class has no row, or no right trajectory to learn from; --fill takes what there is"
-    return Finished(text, not empty and UNPLAYED not in more)
+    return JobReport(text, not empty and UNPLAYED not in more)
 
 
 def results_of(folders: Sequence[Path]) -> dict[QuestionKey, list[Record]]:
@@ -90,7 +90,7 @@ def results_of(folders: Sequence[Path]) -> dict[QuestionKey, list[Record]]:
 
 
 def write_sets(
-    job: Job,
+    job: SynthesisJob,
     rows: Sequence[VideoQA],
     results: Mapping[str, Mapping[QuestionKey, Sequence[Record]]],
     options: SetOptions,
@@ -152,13 +152,13 @@ def _labelled(record: Record, qa: VideoQA) -> Record:
     return replace(record, qa=qa, provenance={**record.provenance, "class": qa.extra["class"]})
 
 
-def _questions(options: ClassifyOptions, base: Mapping[QuestionKey, Sequence[Record]]) -> Questions:
+def _questions(options: ClassifyOptions, base: Mapping[QuestionKey, Sequence[Record]]) -> QuestionSet:
     """The rows to classify, each once."""
     if options.data:
         questions = read_questions(options.data)
     elif options.base_results:
         # An evaluation's journal is in the order in which its episodes ended.
-        questions = Questions([base[key][0].qa for key in sorted(base)])
+        questions = QuestionSet([base[key][0].qa for key in sorted(base)])
     else:
         raise SetupError("name the rows with --data")
     return questions.first(options.job.limit)
@@ -183,7 +183,7 @@ def _players(options: ClassifyOptions) -> dict[str, Teacher]:
 
 
 async def _play(
-    job: Job, players: Mapping[str, Teacher], rows: Sequence[VideoQA], options: ClassifyOptions
+    job: SynthesisJob, players: Mapping[str, Teacher], rows: Sequence[VideoQA], options: ClassifyOptions
 ) -> dict[Key, Record]:
     """The episodes that are played here, by side, question and number of the sample."""
     contexts = {side: player.context(job.folder, options.job.concurrency) for side, player in players.items()}

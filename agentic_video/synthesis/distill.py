@@ -20,7 +20,7 @@ from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, transcript
 from agentic_video.synthesis.imitation import taught_by_team
 from agentic_video.synthesis.inputs import content_of, read_questions
-from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.team import (
     WORKFLOWS,
@@ -79,7 +79,7 @@ class _Item:
     sample: int
 
 
-def distill(options: DistillOptions) -> Finished:
+def distill(options: DistillOptions) -> JobReport:
     """Distil; the same options go on where a job was killed."""
     check_files(options.data, "--data")
     teacher = prepare(options.teacher)
@@ -109,7 +109,7 @@ def distill(options: DistillOptions) -> Finished:
     with open_job(options.job.out.resolve(), settings, "distillation", total) as job:
         asyncio.run(_play(job, teacher, rows, options, critic, team))
         title = f"{teacher.system.name} distilled from {teacher.name}"
-        return Finished(write_outputs(job, options.job, title, questions.numbers), not job.failures)
+        return JobReport(write_outputs(job, options.job, title, questions.numbers), not job.failures)
 
 
 def _warn_of_intervals(rows: Sequence[VideoQA], least_acc: float) -> None:
@@ -138,7 +138,7 @@ def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
     return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.size_factor)
 
 
-def write_outputs(job: Job, options: JobOptions, title: str, more: Mapping[str, int] | None = None) -> str:
+def write_outputs(job: SynthesisJob, options: JobOptions, title: str, more: Mapping[str, int] | None = None) -> str:
     """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people."""
     kept = job.write_rows("kept.jsonl", (one.result for _, one in job.results(kept=True) if one.result is not None))
     rejected = (one for _, one in job.results(kept=False) if one.result is not None)
@@ -156,7 +156,7 @@ def _noted(outcome: Outcome) -> dict[str, Any]:
 
 
 async def _play(
-    job: Job,
+    job: SynthesisJob,
     teacher: Teacher,
     rows: Sequence[VideoQA],
     options: DistillOptions,

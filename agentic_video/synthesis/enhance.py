@@ -22,9 +22,9 @@ from agentic_video.graders.images import data_url
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.inputs import digest, drawn, first, report_problems
-from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.mine import FIELD
-from agentic_video.synthesis.questions import MAX_OFFERED, Known, Rules, read_offers
+from agentic_video.synthesis.questions import MAX_OFFERED, KnownQuestions, Rules, read_offers
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import LETTERS, RowError, VideoQA, absolute, located
@@ -76,7 +76,7 @@ class EnhanceOptions:
     draw: int = 0  # seed of the choice of examples
 
 
-def enhance(options: EnhanceOptions) -> Finished:
+def enhance(options: EnhanceOptions) -> JobReport:
     """Have questions written; the same options go on where a job was killed."""
     check_files(options.failures, "--failures")
     check_files(options.existing, "--existing")
@@ -85,7 +85,7 @@ def enhance(options: EnhanceOptions) -> Finished:
     if not failures:
         raise SetupError(f"no usable row in {', '.join(map(str, options.failures))}; agentic-video mine writes them")
     rules = options.rules
-    known = Known(rules.near)
+    known = KnownQuestions(rules.near)
     for qa in (*existing, *failures):
         known.add(qa.question, qa.video)
     used = {qa.video for qa in (*existing, *failures)}
@@ -118,7 +118,7 @@ def enhance(options: EnhanceOptions) -> Finished:
         more |= {"videos left out": len(missing)} if missing else {}
         more |= {f"question left out: {fault}": count for fault, count in sorted(faults.items())}
         text = job.write_report("Enhancement", options.job.prices, more)
-        return Finished(f"{text}\n{path}: rows for run_grpo.sh", bool(rows) and not job.failures)
+        return JobReport(f"{text}\n{path}: rows for run_grpo.sh", bool(rows) and not job.failures)
 
 
 def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
@@ -208,7 +208,11 @@ def example_text(failures: Sequence[VideoQA]) -> str:
 
 
 async def _ask(
-    job: Job, videos: Sequence[tuple[str, Path]], failures: Sequence[VideoQA], chat: ChatConfig, options: EnhanceOptions
+    job: SynthesisJob,
+    videos: Sequence[tuple[str, Path]],
+    failures: Sequence[VideoQA],
+    chat: ChatConfig,
+    options: EnhanceOptions,
 ) -> dict[str, Outcome]:
     """One request for each video; the outcomes, by its name, hold the replies as they are, cut."""
     endpoint, store = Endpoint(chat, "teacher"), FrameStore(StoreConfig())
@@ -262,7 +266,7 @@ def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[d
 def new_rows(
     videos: Sequence[tuple[str, Path]],
     outcomes: Mapping[str, Outcome],
-    known: Known,
+    known: KnownQuestions,
     rules: Rules,
     faults: Counter[str],
     data_source: str,

@@ -47,7 +47,7 @@ class FilterOptions:
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilterReport:
     """What was found."""
 
     episodes: int  # how many were looked at
@@ -99,7 +99,7 @@ def kept_of(
         yield record
 
 
-def filter_episodes(options: FilterOptions) -> Filtered:
+def filter_episodes(options: FilterOptions) -> FilterReport:
     """Write the episodes that are worth imitating."""
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
@@ -107,4 +107,4 @@ def filter_episodes(options: FilterOptions) -> Filtered:
     left_out: Counter[str] = Counter()
     kept: Counter[Question] = Counter()
     write_whole(options.out, (json_line(record.to_dict()) for record in kept_of(records, options, kept, left_out)))
-    return Filtered(kept.total() + left_out.total(), kept.total(), len(kept), left_out)
+    return FilterReport(kept.total() + left_out.total(), kept.total(), len(kept), left_out)

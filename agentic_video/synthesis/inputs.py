@@ -126,15 +126,15 @@ class Counted(Iterator[T]):
 
 
 @dataclass(frozen=True)
-class Questions:
+class QuestionSet:
     """What data files hold."""
 
     rows: Sequence[VideoQA]  # the questions, each once
     left_out: int = 0  # how many rows are none, or were there before
 
-    def first(self, limit: int) -> "Questions":
+    def first(self, limit: int) -> "QuestionSet":
         """So many of them from the start; all of them where the limit is 0."""
-        return Questions(first(self.rows, limit), self.left_out)
+        return QuestionSet(first(self.rows, limit), self.left_out)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -142,13 +142,13 @@ class Questions:
         return {"rows_left_out": self.left_out} if self.left_out else {}
 
 
-def read_questions(paths: Sequence[Path]) -> Questions:
+def read_questions(paths: Sequence[Path]) -> QuestionSet:
     """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out."""
     check_files(paths, "--data")
     rows, problems = load_rows(paths)
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")
-    return Questions(rows, len(problems) + len(repeated))
+    return QuestionSet(rows, len(problems) + len(repeated))
 
 
 def first(items: Sequence[T], limit: int) -> Sequence[T]:

@@ -61,7 +61,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JournalLine:
     """What of a finished item is in memory; the rest is a line of the journal."""
 
     verdict: str  # of its outcome
@@ -97,7 +97,7 @@ class JobOptions:
 
 
 @dataclass(frozen=True)
-class Finished:
+class JobReport:
     """What a command tells when its job is done."""
 
     text: str  # for people
@@ -105,7 +105,7 @@ class Finished:
     warning: str = ""  # what is missing, where that isn't in the text
 
 
-class Job:
+class SynthesisJob:
     """An open job (see :func:`open_job`)."""
 
     def __init__(self, folder: Path, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
@@ -150,7 +150,7 @@ class Job:
                     settle(self._journal)
                     size = len(line.encode())
                     start = os.fstat(self._journal.fileno()).st_size - size
-                    self._finished[key] = done = Line(sys.intern(outcome.verdict), outcome.usage, start, size)
+                    self._finished[key] = done = JournalLine(sys.intern(outcome.verdict), outcome.usage, start, size)
                     del line, outcome  # not to be held while the next one is waited for
                     self._count(done)
                 self._show()
@@ -163,7 +163,7 @@ class Job:
         self._written.seek(done.start)
         return _read(self._written.read(done.size))[1]
 
-    def _count(self, outcome: Line) -> None:
+    def _count(self, outcome: JournalLine) -> None:
         self._done, self._kept = self._done + 1, self._kept + outcome.kept
         self._tokens += outcome.usage.prompt_tokens + outcome.usage.completion_tokens
         self._bar.update()
@@ -261,7 +261,7 @@ class _Outcomes(Mapping[Key, Outcome]):
 
 
 @contextmanager
-def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[Job]:
+def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[SynthesisJob]:
     """Start a job, or go on with the one that a folder holds."""
     article = "an" if kind[0] in "aeiou" else "a"
     claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}", KNOWN_LATER)
@@ -271,12 +271,12 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
         (folder / FAILURES_FILE).open("w", encoding="utf-8") as failed,
         tqdm(total=total, desc=kind, unit="item", smoothing=0.05, file=sys.stderr) as bar,
     ):
-        yield Job(folder, journal, written, failed, bar)
+        yield SynthesisJob(folder, journal, written, failed, bar)
 
 
-def read_journal(path: Path) -> dict[Key, Line]:
+def read_journal(path: Path) -> dict[Key, JournalLine]:
     """The outcomes in a journal. A line that isn't one is reported and passed over: its item is done again."""
-    finished: dict[Key, Line] = {}
+    finished: dict[Key, JournalLine] = {}
     end = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -286,7 +286,7 @@ def read_journal(path: Path) -> dict[Key, Line]:
             except (ValueError, KeyError, TypeError) as error:
                 logger.warning("%s line %d: no outcome (%s); its item is done again", path, number, error)
                 continue
-            finished.setdefault(key, Line(sys.intern(outcome.verdict), outcome.usage, start, len(line)))
+            finished.setdefault(key, JournalLine(sys.intern(outcome.verdict), outcome.usage, start, len(line)))
     return finished
 
 

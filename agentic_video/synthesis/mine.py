@@ -34,7 +34,7 @@ MAX_ANSWER_CHARS = 300
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedQuestion:
     """A question that the agent mostly fails."""
 
     qa: VideoQA
@@ -49,7 +49,7 @@ class Failed:
 
 
 @dataclass
-class _Episodes:
+class _EpisodeCounts:
     """What is kept of a question's episodes."""
 
     qa: VideoQA  # as the last one asked it
@@ -71,9 +71,9 @@ class _Episodes:
 
 def failed_questions(
     records: Iterable[Record], below: float, min_episodes: int = 1, right_from: float = 0.5
-) -> tuple[list[Failed], Counter[str]]:
+) -> tuple[list[FailedQuestion], Counter[str]]:
     """The questions whose mean accuracy is low."""
-    groups: dict[Question, _Episodes] = {}
+    groups: dict[Question, _EpisodeCounts] = {}
     counts: Counter[str] = Counter()
     for record in records:
         if record.trajectory.end in NO_FAULT_OF_ITS_OWN:
@@ -81,7 +81,7 @@ def failed_questions(
         elif "acc" not in record.rewards:
             counts["episodes without a grade (reward_extra_info.acc)"] += 1
         else:
-            groups.setdefault(question_of(record), _Episodes(record.qa)).add(record, right_from)
+            groups.setdefault(question_of(record), _EpisodeCounts(record.qa)).add(record, right_from)
     failed = []
     for episodes in groups.values():
         accuracy = episodes.grades / episodes.count
@@ -90,7 +90,7 @@ def failed_questions(
         elif accuracy >= below:
             counts[f"questions with an accuracy from {below:g} on"] += 1
         else:
-            failed.append(Failed(_plain(episodes.qa), accuracy, episodes.count, episodes.most_said()))
+            failed.append(FailedQuestion(_plain(episodes.qa), accuracy, episodes.count, episodes.most_said()))
     failed.sort(key=lambda one: (one.accuracy, one.qa.data_source, one.qa.id, one.qa.video))
     return failed, counts
 
@@ -121,16 +121,16 @@ class MineOptions:
 
 
 @dataclass(frozen=True)
-class Mined:
+class MiningReport:
     """What was found."""
 
     episodes: int  # how many were looked at
     failed: int  # how many questions are failed
-    written: tuple[Failed, ...]  # those of them that were written
+    written: tuple[FailedQuestion, ...]  # those of them that were written
     left_out: Counter[str]  # how many episodes and questions were left out, by reason
 
 
-def mine(options: MineOptions) -> Mined:
+def mine(options: MineOptions) -> MiningReport:
     """Write the questions at which an agent fails, the least accurate first."""
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
@@ -138,4 +138,4 @@ def mine(options: MineOptions) -> Mined:
     failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(one.to_row()) for one in rows))
-    return Mined(records.count, len(failed), tuple(rows), counts)
+    return MiningReport(records.count, len(failed), tuple(rows), counts)

@@ -27,7 +27,7 @@ from agentic_video.synthesis.inputs import (
     read_episodes,
     read_questions,
 )
-from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage, sampler, samples_of
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import question_text
@@ -158,7 +158,7 @@ class PreferenceOptions:
     draw: int = 0  # seed of their choice
 
 
-def label(options: PreferenceOptions) -> Finished:
+def label(options: PreferenceOptions) -> JobReport:
     """Label episodes; the same options go on where a job was killed."""
     if not 0 < options.share < 1:
         raise SetupError(f"--share {options.share:g}: KTO needs both kinds; choose a share above 0 and below 1")
@@ -186,21 +186,21 @@ def label(options: PreferenceOptions) -> Finished:
     lines.append(f"{job.folder / 'kto.jsonl'}: records for run_kto.sh")
     missing = [kind for kind in (DESIRABLE, UNDESIRABLE) if not more[f"{kind} in the set"]]
     warning = f"no {' and no '.join(missing)} trajectory: KTO needs both kinds" if missing else ""
-    return Finished("\n".join(lines), complete and not missing and not job.failures, warning)
+    return JobReport("\n".join(lines), complete and not missing and not job.failures, warning)
 
 
-def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], Finished]:
+def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], JobReport]:
     """Play the rows, in a job of its own below the folder: its episodes, and what it tells."""
     teacher.check_samples(options.samples)
     questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
         records = asyncio.run(_play(job, teacher, questions.rows, options))
         text = job.write_report(f"Episodes of {teacher.name}", options.job.prices, questions.numbers)
-        return records, Finished(text, not job.failures)
+        return records, JobReport(text, not job.failures)
 
 
 async def _judge(
-    job: Job, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions, played: System | None
+    job: SynthesisJob, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions, played: System | None
 ) -> Mapping[Key, Outcome]:
     endpoint, rejected = Endpoint(judge, "judge"), options.rejected
     items: dict[Key, Record] = {}
@@ -228,7 +228,9 @@ async def _judge(
     return await job.play(items, work, options.job.concurrency)
 
 
-async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions) -> list[Record]:
+async def _play(
+    job: SynthesisJob, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions
+) -> list[Record]:
     context = teacher.context(job.folder, options.job.concurrency)
     try:
         play_sample = sampler(teacher, context, context.retriever(), options.samples, "preferences")
@@ -243,7 +245,9 @@ async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: Pr
         context.close()
 
 
-def write_labelled(job: Job, labels: Mapping[Key, Outcome], share: float, size: int, seed: int) -> dict[str, Any]:
+def write_labelled(
+    job: SynthesisJob, labels: Mapping[Key, Outcome], share: float, size: int, seed: int
+) -> dict[str, Any]:
     """Write ``kto.jsonl``, records with ``provenance.label``; the numbers for the report."""
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
     asked: Counter[str] = Counter()

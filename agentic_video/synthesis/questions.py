@@ -28,7 +28,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Offer:
+class TeacherQuestion:
     """A question that a teacher wrote, or why it isn't one."""
 
     question: str = ""
@@ -36,35 +36,35 @@ class Offer:
     fault: str = ""
 
 
-def read_offers(reply: str, rules: Rules) -> list[Offer] | None:
+def read_offers(reply: str, rules: Rules) -> list[TeacherQuestion] | None:
     """The questions in a reply; None when it is no JSON array, alone or in a code fence."""
     found = read_array(reply)
     return None if found is None else [_offer(raw, rules) for raw in found[:MAX_OFFERED]]
 
 
-def _offer(raw: Any, rules: Rules) -> Offer:
+def _offer(raw: Any, rules: Rules) -> TeacherQuestion:
     if not isinstance(raw, dict) or set(raw) != {"question", "answer"}:
-        return Offer(fault="not an object with question and answer")
+        return TeacherQuestion(fault="not an object with question and answer")
     if not all(isinstance(value, str) for value in raw.values()):
-        return Offer(fault="question or answer is no text")
+        return TeacherQuestion(fault="question or answer is no text")
     question, answer = (" ".join(raw[name].split()) for name in ("question", "answer"))
     if not _WORD.search(question) or not _WORD.search(answer):
-        return Offer(fault="question or answer is empty")
+        return TeacherQuestion(fault="question or answer is empty")
     if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn") for letter in question + answer):
-        return Offer(fault="characters that are no text")
+        return TeacherQuestion(fault="characters that are no text")
     if _MARKUP.search(question) or _MARKUP.search(answer):
-        return Offer(fault="markup")
+        return TeacherQuestion(fault="markup")
     if len(question) > MAX_QUESTION_CHARS:
-        return Offer(fault="question too long")
+        return TeacherQuestion(fault="question too long")
     if len(answer.split()) > rules.words or len(answer) > 20 * rules.words:
-        return Offer(fault="answer too long")
+        return TeacherQuestion(fault="answer too long")
     if _ABOUT_THE_EXAM.search(question):
-        return Offer(fault="about frames, options or examples")
+        return TeacherQuestion(fault="about frames, options or examples")
     if normal(answer) in _YES_OR_NO:
-        return Offer(fault="answered by yes or no")
+        return TeacherQuestion(fault="answered by yes or no")
     if f" {normal(answer)} " in f" {normal(question)} ":
-        return Offer(fault="answer in the question")
-    return Offer(question, answer)
+        return TeacherQuestion(fault="answer in the question")
+    return TeacherQuestion(question, answer)
 
 
 def normal(text: str) -> str:
@@ -79,7 +79,7 @@ def alike(one: str, other: str) -> float:
 
 
 @dataclass
-class Known:
+class KnownQuestions:
     """The questions that there are, so that none is written twice.
 
     A question is a repetition when it has the same words as any other, or nearly the same words as one about the same

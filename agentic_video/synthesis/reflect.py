@@ -32,7 +32,7 @@ from agentic_video.synthesis.inputs import (
     of_system,
     read_episodes,
 )
-from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
@@ -97,7 +97,7 @@ class ReflectOptions:
     loss: Loss = "correction"  # whose turns have loss
 
 
-def reflect(options: ReflectOptions) -> Finished:
+def reflect(options: ReflectOptions) -> JobReport:
     """Have failures corrected; the same options go on where a job was killed."""
     found = read_episodes(options.rollouts)
     teacher = prepare(options.teacher)
@@ -114,10 +114,10 @@ def reflect(options: ReflectOptions) -> Finished:
     with open_job(options.job.out.resolve(), settings, "reflection") as job:
         asyncio.run(_play(job, teacher, records, options))
         title = f"Failures of {teacher.system.name} corrected by {teacher.name}"
-        return Finished(write_outputs(job, options.job, title), not job.failures)
+        return JobReport(write_outputs(job, options.job, title), not job.failures)
 
 
-async def _play(job: Job, teacher: Teacher, records: Counted[Record], options: ReflectOptions) -> None:
+async def _play(job: SynthesisJob, teacher: Teacher, records: Counted[Record], options: ReflectOptions) -> None:
     context = teacher.context(job.folder, options.job.concurrency)
     try:
         failed = await failures(records, teacher, context, options.min_acc)

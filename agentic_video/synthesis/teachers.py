@@ -23,7 +23,7 @@ from agentic_video.evaluation.model import (
     require_model,
     served_model,
 )
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
@@ -108,7 +108,7 @@ class Teacher:
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
         """What the episodes of this process share; made where its event loop runs."""
-        plan = Plan(
+        plan = EvalPlan(
             folder=folder,
             system=self.system,
             model=self.spec,

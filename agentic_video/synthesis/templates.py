@@ -42,7 +42,7 @@ TITLES: dict[Template, str] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TemplateRow:
     """One line of the report."""
 
     count: int  # trajectories
@@ -108,7 +108,7 @@ class _Tally:
     def row(self, total: int) -> dict[str, object]:
         accuracy = self.grades / self.graded if self.graded else None
         calls = self.calls / self.count if self.count else 0.0
-        return asdict(Row(self.count, self.count / total, accuracy, calls))
+        return asdict(TemplateRow(self.count, self.count / total, accuracy, calls))
 
 
 def summarise(records: Iterable[Record]) -> dict[str, object]:

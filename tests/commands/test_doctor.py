@@ -4,7 +4,7 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.commands import doctor
-from agentic_video.launch.node_report import NodeReport
+from agentic_video.launch.cluster import Node
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import Mount
 from tests.utils.machines import Machine
@@ -193,9 +193,9 @@ def test_what_a_file_system_means_for_several_nodes(
 
 def test_nodes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [
-        NodeReport("10.0.0.1", "a", packages={"verl": "0.9.1"}),
-        NodeReport("10.0.0.2", "b", packages={"verl": "0.9.0"}),
-        NodeReport("10.0.0.3", problem="no answer within 90 s"),
+        Node("10.0.0.1", "a", packages={"verl": "0.9.1"}),
+        Node("10.0.0.2", "b", packages={"verl": "0.9.0"}),
+        Node("10.0.0.3", problems=("no answer within 90 s",)),
     ]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(doctor, "report_nodes", lambda address, environment: nodes)
@@ -206,7 +206,7 @@ def test_nodes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(address: str, environment: object) -> list[NodeReport]:
+    def fails(address: str, environment: object) -> list[Node]:
         raise SetupError(f"no Ray cluster can be joined at {address}")
 
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")

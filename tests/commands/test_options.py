@@ -14,7 +14,7 @@ from agentic_video.commands.teachers import TeacherArguments, run_job
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.synthesis.classes import RL_SHARES, SFT_SHARES
 from agentic_video.synthesis.filter import FilterOptions
-from agentic_video.synthesis.jobs import Finished, Prices
+from agentic_video.synthesis.jobs import JobReport, Prices
 from agentic_video.synthesis.mine import MineOptions
 from agentic_video.synthesis.templates import TemplateOptions
 from agentic_video.utils.errors import SetupError
@@ -220,12 +220,12 @@ def test_a_job_and_its_servers() -> None:
 
 
 def test_the_end_of_a_job_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_job(lambda: Finished("all", True)) == 0
-    assert run_job(lambda: Finished("some", False, "one is missing")) == 1
+    assert run_job(lambda: JobReport("all", True)) == 0
+    assert run_job(lambda: JobReport("some", False, "one is missing")) == 1
     said = capsys.readouterr()
     assert said.out == "all\nsome\n" and said.err == "one is missing\n"
 
-    def fail() -> Finished:
+    def fail() -> JobReport:
         raise SetupError("nothing there")
 
     assert run_job(fail) == 2

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
-from agentic_video.launch.nodes import RESULT, Cluster, Node, Wanted
+from agentic_video.launch.cluster import RESULT, Cluster, ClusterRequest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTS = ["bash", str(REPOSITORY / "tests" / "e2e" / "hosts.sh")]
@@ -67,17 +68,16 @@ def looked(folder: Path, *files: Path) -> Cluster:
     """What the launcher on the first host finds."""
     shared = folder / "token"
     shared.write_text("content")
-    wanted = Wanted(2, 1, tuple(map(str, files)), str(shared), "content")
+    request = ClusterRequest(2, 1, tuple(map(str, files)), str(shared), "content")
     done = subprocess.run(
-        on(folder, "n1", sys.executable, "-m", "agentic_video.launch.nodes", ADDRESS),
-        input=json.dumps(asdict(wanted)),
+        on(folder, "n1", sys.executable, "-m", "agentic_video.launch.cluster", ADDRESS),
+        input=json.dumps(asdict(request)),
         capture_output=True,
         text=True,
         check=False,
     )
     assert RESULT in done.stdout, done.stderr[-2000:]
-    found = json.loads(done.stdout.partition(RESULT)[2])
-    return Cluster(tuple(Node(**node) for node in found["nodes"]), found["problem"])
+    return TypeAdapter(Cluster).validate_json(done.stdout.partition(RESULT)[2].splitlines()[0])
 
 
 def problems(cluster: Cluster) -> dict[str, list[str]]:
@@ -105,4 +105,4 @@ def test_a_file_system_that_hangs_on_one_node(cluster: Path) -> None:
     found = problems(looked(cluster, cluster / "rows" / "one"))
     subprocess.run(on(cluster, "n2", "pkill", "-CONT", "bindfs"), check=True)
     assert found["10.83.0.1"] == []
-    assert found["10.83.0.2"][0].startswith(f"{rows}/one: no answer within 20 s; is the file system of {rows} mounted")
+    assert found["10.83.0.2"][0].startswith(f"{rows}/one: no answer within 20 s; is {rows}'s file system mounted")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.machine import shared_segments
+from agentic_video.launch.process import shared_segments
 from agentic_video.report.metrics import read_metrics, series
 
 REPOSITORY = Path(__file__).resolve().parents[2]

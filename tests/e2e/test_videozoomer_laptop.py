@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.machine import shared_segments
+from agentic_video.launch.process import shared_segments
 from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.report.summary import trend

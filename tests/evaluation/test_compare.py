@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.evaluation.compare import Run, comparison, comparison_text, read_run, write_comparison
-from agentic_video.evaluation.published import Published
+from agentic_video.evaluation.compare import EvalRun, comparison, comparison_text, read_run, write_comparison
+from agentic_video.evaluation.published import PublishedScore
 from agentic_video.evaluation.results import SETTINGS_FILE, append, journal
 from agentic_video.types.action import Answer
 from agentic_video.types.record import Record
@@ -24,11 +24,11 @@ def played(name: str, video: str, acc: float | None, frames: float = 8.0) -> Rec
     return Record(qa, Trajectory(name, "s", (), (Turn("a", Answer("A"), 1),), EndReason.ANSWER), rewards)
 
 
-def two() -> list[Run]:
-    paper = Published("P", "b", "m", 70.0, "Table 1")
-    first = Run("first", (played("p", "a", 1), played("q", "a", 0), played("r", "b", 0), played("s", "c", 1)))
+def two() -> list[EvalRun]:
+    paper = PublishedScore("P", "b", "m", 70.0, "Table 1")
+    first = EvalRun("first", (played("p", "a", 1), played("q", "a", 0), played("r", "b", 0), played("s", "c", 1)))
     second = (played("q", "a", 1, 20), played("r", "b", 0, 20), played("s", "c", 1, 20), played("t", "c", None, 20))
-    return [first, Run("second", second, paper)]
+    return [first, EvalRun("second", second, paper)]
 
 
 def test_differences_are_over_what_both_have() -> None:
@@ -48,7 +48,7 @@ def test_differences_are_over_what_both_have() -> None:
 
 
 def test_the_text_has_papers_and_failures() -> None:
-    runs = [*two(), Run("third", (), problem="no such model")]
+    runs = [*two(), EvalRun("third", (), problem="no such model")]
     text = comparison_text("t", comparison(runs))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     # the first's deviations by video: 0, -1/2, 1/2; sqrt(3 / 2 / 2) / 4
@@ -68,8 +68,8 @@ def test_the_same_answers_are_the_same_whatever_rule_grades_them() -> None:
     strict = [said("p", 0, 1), said("q", 0, 1), said("r", 1, 1), said("s", 0, 0)]
     loose = [said("p", 1, 1), said("q", 1, 1), said("r", 1, 1), said("s", 0, 0)]
     runs = [
-        Run("loose", tuple(loose), rule="Baseline robust"),
-        Run("strict", tuple(strict), rule="VideoZoomer one_letter"),
+        EvalRun("loose", tuple(loose), rule="Baseline robust"),
+        EvalRun("strict", tuple(strict), rule="VideoZoomer one_letter"),
     ]
     row = comparison(runs)["runs"][1]
     assert (row["mean"], row["robust"], row["difference_by"]) == (0.25, 0.75, "acc_robust")
@@ -80,7 +80,7 @@ def test_the_same_answers_are_the_same_whatever_rule_grades_them() -> None:
 
 def test_rules_that_differ_are_named_where_no_shared_one_graded_all() -> None:
     first, second = [said("p", 1, 1), said("q", 1, None)], [said("p", 0, 1), said("q", 1, None)]
-    runs = [Run("one", tuple(first), rule="Eva robust"), Run("two", tuple(second), rule="LongVT robust")]
+    runs = [EvalRun("one", tuple(first), rule="Eva robust"), EvalRun("two", tuple(second), rule="LongVT robust")]
     row = comparison(runs)["runs"][1]
     assert (row["difference_by"], row["difference"]["difference"]) == ("acc", -0.5)
     text = comparison_text("t", comparison(runs))
@@ -90,16 +90,16 @@ def test_rules_that_differ_are_named_where_no_shared_one_graded_all() -> None:
 
 
 def test_published_numbers_stand_beside_the_score_that_papers_report() -> None:
-    paper = Published("P", "mlvu_dev", "m", 68.8, "Table 1")
+    paper = PublishedScore("P", "mlvu_dev", "m", 68.8, "Table 1")
     records = [said(name, float(name == "p"), 1, "mlvu", category="count") for name in "pqrs"]
     records.append(said("t", 1, 1, "mlvu", category="ego"))
-    text = comparison_text("t", comparison([Run("zoom", tuple(records), paper)]))
+    text = comparison_text("t", comparison([EvalRun("zoom", tuple(records), paper)]))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert rows[0][6:8] == ["score", "published %"]
     # a quarter and one, in two of five questions
     assert (rows[2][2], rows[2][6], rows[2][7]) == ("40.0", "M-Avg 62.5", "68.8")
     half = replace(said("p", 0.5, None, "mine"), qa=VideoQA("p", "a", "?", "b", "open_ended"))
-    text = comparison_text("t", comparison([Run("zoom", (half,), paper)]))
+    text = comparison_text("t", comparison([EvalRun("zoom", (half,), paper)]))
     assert "68.8" not in text and "zoom: no published number beside it: open-ended answers were graded" in text
 
 
@@ -117,7 +117,7 @@ def test_episodes_that_a_report_no_longer_counts_are_named(tmp_path: Path) -> No
 
 
 def test_nothing_was_evaluated() -> None:
-    runs = [Run("a", (), problem="x"), Run("b", (), problem="y")]
+    runs = [EvalRun("a", (), problem="x"), EvalRun("b", (), problem="y")]
     assert comparison(runs)["compared_with"] is None
     assert "- a: x" in comparison_text("t", comparison(runs))
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentic_video.evaluation.context import EvalContext, make_retriever, require_encoder
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videobrain.system import VideoBrain
@@ -19,8 +19,8 @@ from tests.evaluation.scripted import CountingBackend, named
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return Plan(
+def plan(tmp_path: Path) -> EvalPlan:
+    return EvalPlan(
         folder=tmp_path,
         system=VideoBrain(),
         model=ModelSpec(named("CountingBackend"), "m"),
@@ -33,7 +33,7 @@ def plan(tmp_path: Path) -> Plan:
     )
 
 
-def test_a_backend_of_its_own_is_closed_with_it_and_another_s_is_not(plan: Plan) -> None:
+def test_a_backend_of_its_own_is_closed_with_it_and_another_s_is_not(plan: EvalPlan) -> None:
     own = EvalContext(plan)
     assert isinstance(own.backend, CountingBackend) and own.backend.visual_token_side == VideoBrain().size_factor
     own.close()
@@ -44,7 +44,7 @@ def test_a_backend_of_its_own_is_closed_with_it_and_another_s_is_not(plan: Plan)
     assert context.backend is given and given.closed == 0
 
 
-def test_another_backend_with_the_same_frames_and_graders(plan: Plan) -> None:
+def test_another_backend_with_the_same_frames_and_graders(plan: EvalPlan) -> None:
     first = EvalContext(plan)
     second = CountingBackend(plan.model, 14)
     other = first.with_backend(second)
@@ -54,7 +54,7 @@ def test_another_backend_with_the_same_frames_and_graders(plan: Plan) -> None:
     assert second.closed == 0
 
 
-def test_frames_are_found_by_text_only_where_an_encoder_is_named(plan: Plan) -> None:
+def test_frames_are_found_by_text_only_where_an_encoder_is_named(plan: EvalPlan) -> None:
     context = EvalContext(plan)
     assert context.retriever() is None
     context.close()

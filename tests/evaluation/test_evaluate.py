@@ -122,17 +122,17 @@ def test_missing_videos_and_duplicates_are_in_every_report_of_a_sweep(
         # both right, of two that were played and four that were asked for: the last row is the second once more
         assert result.figures["official"]["mean"] == 1.0 and result.figures["official_unplayed_wrong"] == 0.5
         assert result.figures["left_out"]["by_reason"] == {NO_VIDEO: 1, SAME_ID: 1, SAME_ROW: 1}
-        assert (result.missing, result.left_out, result.complete) == (0, 3, False)
+        assert (result.missing, result.excluded, result.complete) == (0, 3, False)
         assert "2 of 4 questions" not in (said := (result.part.folder / "report.md").read_text())
         assert "on 2 episodes of 4 questions, 50.0 % with those that were not played as wrong" in said
     assert "50.0 % with those that were not played as wrong" in capsys.readouterr().out
     # with a limit that cuts something nobody knows whether they would have been asked for: they count nowhere
     (one,) = evaluate(replace(asked, sweep=None, out=tmp_path / "one", limit=1))
-    assert (one.figures["asked"], one.figures["official_unplayed_wrong"], one.left_out) == (1, 1.0, 3)
+    assert (one.figures["asked"], one.figures["official_unplayed_wrong"], one.excluded) == (1, 1.0, 3)
     assert not one.complete and "3 of them not counted as wrong" in (tmp_path / "one" / "report.md").read_text()
     # one that cuts nothing is none
-    assert len(read_rows(replace(asked, limit=2)).rows) == 2
-    assert sum(row.asked for row in read_rows(replace(asked, limit=2)).left_out) == 2
+    rows_read, excluded = read_rows(replace(asked, limit=2))
+    assert len(rows_read) == 2 and sum(row.asked for row in excluded) == 2
 
 
 def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: World, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: Wo
     says.write_text(json.dumps({one["id"]: ["<answer>C</answer>"] for one in rows}))
     asked = options((data,), tmp_path / "out", variant=Variant("baseline", 2))
     (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
-    assert (result.missing, result.left_out) == (1, 1)
+    assert (result.missing, result.excluded) == (1, 1)
     assert json.loads((tmp_path / "out" / "submission-ego.json").read_text()) == {"u1": 2, "u2": -1, "u3": -1}
 
 
@@ -454,11 +454,11 @@ def test_rows_that_are_left_out_are_named(tmp_path: Path, capsys: Any) -> None:
     rows = [VideoQA(str(n % 12), "v.mp4", "?", "a", answer_type="open_ended").to_row() for n in range(24)]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "half"}\n')
-    questions = read_rows(options((file,), tmp_path))
-    assert len(questions.rows) == 12 and len(questions.left_out) == 13
+    read, excluded = read_rows(options((file,), tmp_path))
+    assert len(read) == 12 and len(excluded) == 13
     said = capsys.readouterr().err
     assert said.count("row left out: ") == 10 and "13 rows left out" in said
-    assert [qa.id for qa in read_rows(options((file,), tmp_path, limit=2)).rows] == ["0", "1"]
+    assert [qa.id for qa in read_rows(options((file,), tmp_path, limit=2))[0]] == ["0", "1"]
 
 
 def test_variants_of_a_system() -> None:

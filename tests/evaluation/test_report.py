@@ -19,7 +19,7 @@ from agentic_video.evaluation.report import (
     table,
     write_report,
 )
-from agentic_video.evaluation.results import NO_VIDEO, SAME_ROW, UNREADABLE, Failure, LeftOut
+from agentic_video.evaluation.results import NO_VIDEO, SAME_ROW, UNREADABLE, ExcludedRow, Failure
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -102,10 +102,10 @@ def test_figures_by_hand() -> None:
 
 
 LEFT_OUT = (
-    LeftOut(NO_VIDEO, "rows.jsonl row 7: field 'video': /gone.mp4: no such file"),
-    LeftOut(NO_VIDEO, "rows.jsonl row 8: field 'video': /gone.mp4: no such file"),
-    LeftOut(UNREADABLE, "rows.jsonl row 9: field 'id'\nmust be a non-empty string"),
-    LeftOut(SAME_ROW, "row q1 of one: field 'id' was there before", asked=False),
+    ExcludedRow(NO_VIDEO, "rows.jsonl row 7: field 'video': /gone.mp4: no such file"),
+    ExcludedRow(NO_VIDEO, "rows.jsonl row 8: field 'video': /gone.mp4: no such file"),
+    ExcludedRow(UNREADABLE, "rows.jsonl row 9: field 'id'\nmust be a non-empty string"),
+    ExcludedRow(SAME_ROW, "row q1 of one: field 'id' was there before", asked=False),
 )
 
 
@@ -154,7 +154,7 @@ def test_where_everything_was_played_nothing_is_said_about_others() -> None:
 
 
 def test_only_the_first_of_many_rows_are_named() -> None:
-    many = [LeftOut(UNREADABLE, f"row {number}") for number in range(25)]
+    many = [ExcludedRow(UNREADABLE, f"row {number}") for number in range(25)]
     text = report_text("t", figures(four(), (), many), "b")
     assert "25 rows of the data files left out" in text and "- row 9\n" in text and "- row 10\n" not in text
 

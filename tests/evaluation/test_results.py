@@ -9,18 +9,21 @@ from typing import TextIO
 
 import pytest
 
-from agentic_video.datasets.rows import video_problem
+from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.results import (
     NO_VIDEO,
+    SAME_ID,
+    SAME_ROW,
+    UNREADABLE,
     Failure,
     append,
     claim_folder,
     distinct,
+    excluded_row,
     failures,
     finished,
     forget_failures,
     journal,
-    left_out,
     read_settings,
     same_gold,
     same_question,
@@ -187,9 +190,10 @@ def test_ids_are_unique_within_a_data_source() -> None:
         VideoQA("1", "v", "?", "a", data_source=source, where=f"{file}.jsonl line 3")
         for source, file in (("x", "a"), ("y", "a"), ("x", "b"))
     ]
-    kept, problems = distinct(rows)
-    assert [(qa.data_source, qa.id) for qa in kept] == [("x", "1"), ("y", "1")]
-    assert problems == ["b.jsonl line 3: id '1' of data source 'x' is that of a.jsonl line 3 too; ids must be unique"]
+    kept, repeated = distinct([*rows, replace(rows[0], question="another?")])
+    assert kept == rows[:2]
+    assert [(row.reason, row.asked) for row in repeated] == [(SAME_ROW, False), (SAME_ID, True)]
+    assert "a.jsonl line 3" in repeated[0].message and repeated[0].message.startswith("b.jsonl line 3")
 
 
 def test_failures_of_the_latest_run(tmp_path: Path) -> None:
@@ -201,8 +205,12 @@ def test_failures_of_the_latest_run(tmp_path: Path) -> None:
     assert failures(tmp_path) == [] and not list(tmp_path.iterdir())
 
 
-def test_a_row_without_its_video_is_left_out_as_such(tmp_path: Path) -> None:
+def test_a_row_without_its_video_is_excluded_for_that(tmp_path: Path) -> None:
     (tmp_path / "empty.mp4").touch()
-    for name in (".", "empty.mp4", "gone.mp4"):
-        problem = video_problem(str(tmp_path / name), "exists")
-        assert left_out(f"a.jsonl line 1: field 'video': {problem}").reason == NO_VIDEO
+    (tmp_path / "good.mp4").write_bytes(b"not opened")
+    row = VideoQA("1", "good.mp4", "?", "a", answer_type="open_ended").to_row()
+    rows = [{**row, "id": name, "video": name} for name in (".", "empty.mp4", "gone.mp4", "good.mp4")]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(raw) + "\n" for raw in [*rows, {"id": "half"}]))
+    _, problems = load_rows([tmp_path / "a.jsonl"])
+    reasons = {problem.where[-1]: excluded_row(problem).reason for problem in problems}
+    assert reasons == {"1": NO_VIDEO, "2": NO_VIDEO, "3": NO_VIDEO, "5": UNREADABLE}

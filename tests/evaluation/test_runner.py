@@ -13,7 +13,7 @@ import pytest
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.evaluation.results import Failure, failures, finished, key_of
 from agentic_video.evaluation.runner import grades, play_rows, visual_tokens
 from agentic_video.evaluation.suites import JUDGED
@@ -142,9 +142,9 @@ ZOOMER = VideoZoomer(answer_match="robust")
 ALWAYS_RIGHT = ModelSpec(named("OracleBackend"), "nothing")
 
 
-def planned(folder: Path, system: System = ZOOMER, model: ModelSpec = ALWAYS_RIGHT) -> Plan:
+def planned(folder: Path, system: System = ZOOMER, model: ModelSpec = ALWAYS_RIGHT) -> EvalPlan:
     """What a shard needs."""
-    return Plan(
+    return EvalPlan(
         folder=folder,
         system=system,
         model=model,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.datasets.rows import Problem
 from agentic_video.evaluation.report import figures, report_text, write_report
-from agentic_video.evaluation.results import Failure, left_out
+from agentic_video.evaluation.results import Failure, excluded_row
 from agentic_video.evaluation.submission import submissions, write_submissions
 from agentic_video.types.action import Answer, Illegal
 from agentic_video.types.record import Record
@@ -51,13 +52,14 @@ def test_rows_that_were_left_out_are_unanswered(tmp_path: Path) -> None:
     }
     plain = {**row, "id": "u3", "extra_info": {"answer_hidden": True}}
     shown = {**row, "id": "u4", "answer": "A", "extra_info": {}}
-    gone = [left_out("a.jsonl line 1: field 'video': v.mp4: no such file", one) for one in (row, plain, shown, None)]
-    again = [left_out("?", {**row, "extra_info": {"original_id": "u1", "answer_hidden": True}})]
-    beyond = [replace(left_out("?", {**row, "extra_info": {"original_id": "u9", "answer_hidden": True}}), asked=False)]
-    write_submissions(tmp_path, [played("u1", "B")], left_out=[*gone, *again, *beyond])
+    problem = Problem("a.jsonl line 1", "v.mp4: no such file", "video")
+    gone = [excluded_row(problem, raw) for raw in (row, plain, shown, None)]
+    again = [excluded_row(problem, {**row, "extra_info": {"original_id": "u1", "answer_hidden": True}})]
+    late = excluded_row(problem, {**row, "extra_info": {"original_id": "u9", "answer_hidden": True}})
+    write_submissions(tmp_path, [played("u1", "B")], excluded=[*gone, *again, replace(late, asked=False)])
     assert json.loads((tmp_path / "submission-ego.json").read_text()) == {"u1": 1, "u2": -1, "u3": -1}
     strange = [{**row, "extra_info": 7}, {**row, "data_source": None}, [], {**row, "options": None}]
-    assert [left_out("?", one).submitted for one in strange] == [None] * 4
+    assert [excluded_row(problem, raw).submitted for raw in strange] == [None] * 4
 
 
 def test_rows_with_answers_are_not_submitted() -> None:

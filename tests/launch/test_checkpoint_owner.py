@@ -32,14 +32,11 @@ def test_another_run_s_checkpoints_are_refused_with_what_differs_and_the_ways_ou
     with_checkpoint(tmp_path)
     with pytest.raises(SetupError) as refused:
         check_owner(str(tmp_path), SECOND, "auto")
-    assert str(refused.value) == (
-        f"trainer.default_local_dir={tmp_path} holds checkpoints of another run (theirs: optim.lr=1e-5; this one's: "
-        "optim.lr=2e-5): name another folder, begin anew there with trainer.resume_mode=disable this once, or remove "
-        f"{tmp_path}/made_by.json to go on from them"
-    )
-    with pytest.raises(SetupError, match=r"\(the same in another order\)"):
+    for part in (str(tmp_path), "theirs: optim.lr=1e-5", "optim.lr=2e-5", "trainer.resume_mode=disable", OWNER_FILE):
+        assert part in str(refused.value)
+    with pytest.raises(SetupError, match=r"another order"):
         check_owner(str(tmp_path), FIRST[::-1], "auto")
-    # each of the ways
+    # each of the remedies
     check_owner(str(tmp_path / "other"), SECOND, "auto")
     check_owner(str(tmp_path), SECOND, "disable")
     (tmp_path / OWNER_FILE).unlink()

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentic_video.launch import fork_client
-from agentic_video.launch.fork_client import open_descriptors
-from agentic_video.launch.fork_server import (
+from agentic_video.launch.laptop_fork import client
+from agentic_video.launch.laptop_fork.client import open_descriptors
+from agentic_video.launch.laptop_fork.server import (
     AUTOSCALER,
     PRELOADED,
     SETUP_WORKER,
@@ -65,7 +65,7 @@ def test_arguments_environment_folder_and_descriptors(forks: Forks, tmp_path: ob
 def test_no_socket_of_the_server_s_is_closed_once_more(forks: Forks) -> None:
     """Its number would be another one's by then."""
     text = "import gc, socket; gc.unfreeze(); all = gc.get_objects()"
-    text += "; print([one.fileno() for one in all if isinstance(one, socket.socket)])"
+    text += "; print([item.fileno() for item in all if isinstance(item, socket.socket)])"
     with subprocess.Popen([forks.python, "-c", "input()"], stdin=subprocess.PIPE):  # another client
         assert set(json.loads(said(forks, "-c", text))) == {-1}
 
@@ -176,7 +176,7 @@ def test_python_itself_is_started_where_no_fork_can_be(tmp_path: Path, monkeypat
         raise BlockingIOError("too many processes")
 
     address = str(tmp_path / "fork")
-    words = [sys.executable, "-S", "-E", fork_client.__file__, address, sys.executable, "-c", "print('here')"]
+    words = [sys.executable, "-S", "-E", client.__file__, address, sys.executable, "-c", "print('here')"]
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
@@ -191,7 +191,7 @@ def test_python_itself_is_started_where_no_fork_can_be(tmp_path: Path, monkeypat
 def test_a_server_whose_starter_is_gone_ends() -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         number = listening.fileno()
-        words = [sys.executable, "-m", "agentic_video.launch.fork_server", str(number), "python", "1"]
+        words = [sys.executable, "-m", "agentic_video.launch.laptop_fork.server", str(number), "python", "1"]
         assert subprocess.run(words, pass_fds=[number], timeout=60).returncode == 0
 
 

@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.graders.base import Graders
 from agentic_video.launch import inputs as looking
 from agentic_video.launch.inputs import (
-    Checked,
+    CheckedData,
     Inputs,
+    absolutize_overrides,
     check_inputs,
-    handed_over,
     input_overrides,
     named_inputs,
     require_inputs,
@@ -92,7 +92,7 @@ def check(
     options: LaunchOptions = OPTIONS,
     config: DictConfig = CONFIG,
     elsewhere: bool = False,
-) -> Checked:
+) -> CheckedData:
     return check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
 
 
@@ -153,7 +153,7 @@ def test_what_is_named_reaches_verl_from_anywhere(tmp_path: Path, monkeypatch: p
     assert input_overrides(Inputs(), "grpo") == []
 
 
-def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_s_files_get_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("rows.jsonl", "reward.py", "p.txt"):
         (tmp_path / name).touch()
@@ -164,15 +164,15 @@ def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, mon
         "agentic_video.system.subagent_prompt=paravt_subagent",
         "trainer.total_epochs=2",
     ]
-    assert handed_over(overrides, "grpo") == [
+    assert absolutize_overrides(overrides, "grpo") == [
         f"agentic_video.reward.path='{tmp_path}/reward.py'",
         f"++agentic_video.system.prompt='{tmp_path}/p.txt'",
         "agentic_video.system.subagent_prompt=paravt_subagent",
         "trainer.total_epochs=2",
     ]
-    assert handed_over(["model.path=m", "data.val_files=null"], "sft") == ["data.val_files=null"]
+    assert absolutize_overrides(["model.path=m", "data.val_files=null"], "sft") == ["data.val_files=null"]
     elsewhere = "data.train_files='${oc.env:DATA}/t.parquet'"
-    assert handed_over([elsewhere], "grpo") == [elsewhere]
+    assert absolutize_overrides([elsewhere], "grpo") == [elsewhere]
 
 
 def test_a_checkpoint_to_go_on_from_must_be_there(tmp_path: Path) -> None:
@@ -318,13 +318,13 @@ def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:
 
 
 def test_what_is_not_here_may_be_elsewhere() -> None:
-    assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == Checked()
+    assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == CheckedData()
     with pytest.raises(SetupError, match=r"^TRAIN_FILES: /none\.parquet: no such file"):
         check(Inputs("", ("/none.parquet",)), "cluster")
 
 
 def test_rows_that_fill_a_batch_change_nothing(tmp_path: Path) -> None:
-    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == Checked(rows=6, videos=(str(tmp_path / "v.mp4"),))
+    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == CheckedData(rows=6, videos=(str(tmp_path / "v.mp4"),))
 
 
 def test_a_validation_on_all_training_rows_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,14 +348,14 @@ def test_a_validation_on_all_training_rows_is_said(tmp_path: Path, capsys: pytes
 def test_the_laptop_s_batch_fits_few_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = write_rows(tmp_path, 4)
     fitted = ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4")
-    assert check(Inputs(train=(rows,), val=(rows,))) == Checked(fitted, 4, (str(tmp_path / "v.mp4"),))
+    assert check(Inputs(train=(rows,), val=(rows,))) == CheckedData(fitted, 4, (str(tmp_path / "v.mp4"),))
     assert capsys.readouterr().out == f"{rows}: 4 usable rows, so {' '.join(fitted)}\n"
 
 
 def test_a_batch_that_was_asked_for_is_not_changed(tmp_path: Path) -> None:
     rows = Inputs(train=(write_rows(tmp_path, 4),))
     asked = replace(OPTIONS, overrides=("data.train_batch_size=6",))
-    said = r"4 usable rows don't fill a batch of data\.train_batch_size=6; set data\.train_batch_size=4$"
+    said = r"^data\.train_batch_size=6: only 4 usable rows .*; set data\.train_batch_size=4$"
     with pytest.raises(SetupError, match=said):
         check(rows, options=asked)
     with pytest.raises(SetupError, match=said):
@@ -376,7 +376,7 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
     rows = write_rows(tmp_path, 6)
     with Path(rows).open("a") as file:
         file.write(Path(rows).read_text().splitlines()[0].replace("v.mp4", "gone.mp4").replace('"0"', '"7"') + "\n")
-    assert check(Inputs(train=(rows,))) == Checked(rows=6, videos=(str(tmp_path / "v.mp4"),))
+    assert check(Inputs(train=(rows,))) == CheckedData(rows=6, videos=(str(tmp_path / "v.mp4"),))
     said = capsys.readouterr().out.splitlines()
     assert "gone.mp4: no such file" in said[0] and said[1] == "1 of 7 rows left out"
 

@@ -14,10 +14,10 @@ import pytest
 
 from agentic_video.launch import job as working
 from agentic_video.launch import main as launching
-from agentic_video.launch.fork_server import SWITCH
+from agentic_video.launch.cluster import Cluster, ClusterRequest, Node
 from agentic_video.launch.inputs import MODEL_KEYS
+from agentic_video.launch.laptop_fork.server import SWITCH
 from agentic_video.launch.main import launch
-from agentic_video.launch.nodes import Cluster, Node, Wanted
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
@@ -115,7 +115,7 @@ def test_a_named_checkpoint_needs_no_cold_start(
     assert [text for text in command if "model.path" in text] == [handed]
     monkeypatch.setenv("MODEL_PATH", str(checkpoint))
     assert handed in command_of(LaunchOptions(RECIPE), capsys)
-    assert [(one.data, one.model) for one in builds] == [(True, "none")] * 2
+    assert [(build.data, build.model) for build in builds] == [(True, "none")] * 2
 
 
 def test_data_of_one_s_own_is_trained_on(
@@ -287,7 +287,7 @@ def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
     monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(working, "run_verl", run)
-    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", 64, 8, 0),)))
+    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", cpus=64, gpus=8),)))
     own = ("agentic_video.system._target_=thinker_of_mine.Mine",)
     # the config is read here, before anything starts: the class was found
     assert launch(LaunchOptions(recipe, profile="cluster" if address else "laptop", overrides=own)) == 1
@@ -308,7 +308,7 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
     tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
-    asked: list[Wanted] = []
+    asked: list[ClusterRequest] = []
 
     def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
         started.append((list(command), dict(environment)))
@@ -316,11 +316,11 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
         assert keys.stat().st_mode & 0o777 == 0o600 and keys.read_text() == 'WANDB_API_KEY="hidden"\n'
         return 1, 0
 
-    def look(address: str, wanted: Wanted, environment: Mapping[str, str]) -> Cluster:
+    def look(address: str, wanted: ClusterRequest, environment: Mapping[str, str]) -> Cluster:
         assert address == "10.0.0.1:6379" and Path(wanted.shared).read_text() == wanted.content
         asked.append(wanted)
-        head = Node("10.0.0.9", 2, 0, 0)  # which has no GPU, and says nothing of what the others can do
-        return Cluster((head, Node("10.0.0.1", 64, 8, 0), Node("10.0.0.2", 32, 8, 0)))
+        head = Node("10.0.0.9", cpus=2, gpus=0)  # which has no GPU, and says nothing of what the others can do
+        return Cluster((head, Node("10.0.0.1", cpus=64, gpus=8), Node("10.0.0.2", cpus=32, gpus=8)))
 
     variables = {
         "OUTPUT_DIR": str(tmp_path),
@@ -378,7 +378,7 @@ def test_a_rehearsal_has_ray_nodes_of_its_own(
     monkeypatch.setenv("NNODES", "4")
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "ray_nodes", nodes)
-    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("127.0.0.1", 16, 1, 0),)))
+    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("127.0.0.1", cpus=16, gpus=1),)))
     assert launch(LaunchOptions(RECIPE, profile="rehearsal")) == 1
     (command,) = started
     assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]

@@ -3,12 +3,13 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import shared_memory
 from pathlib import Path
 
 import psutil
 import pytest
 
-from agentic_video.launch.process import run_verl
+from agentic_video.launch.process import PeakMemory, clean_machine, remove_segments, run_verl, shared_segments
 
 HANGS = 600
 """Seconds after which a test that waits in vain gives up; far more than any machine needs."""
@@ -79,7 +80,7 @@ def test_a_log_without_room_costs_its_lines_only(capsys: pytest.CaptureFixture[s
     status, _ = run_verl([sys.executable, "-c", code], os.environ, Path("/dev/full"))
     said = capsys.readouterr()
     assert status == 3 and said.out.startswith("step 3: reward 0.50")
-    assert said.err == "error: /dev/full: No space left on device; lines of the log are left out\n"
+    assert said.err == "error: /dev/full: No space left on device; lines of the log are dropped\n"
 
 
 def test_the_job_ends_when_nothing_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +92,41 @@ def test_the_job_ends_when_nothing_can_be_shown(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(BrokenPipeError):
         run_verl([sys.executable, "-c", child], os.environ, tmp_path / "log.txt")
     assert not psutil.pid_exists(int((tmp_path / "log.txt").read_text().split()[1]))
+
+
+def test_only_segments_that_nobody_maps_are_removed() -> None:
+    kept = shared_memory.SharedMemory(create=True, size=16)
+    orphan = Path("/dev/shm/psm_agentic_video_test")
+    orphan.write_bytes(b"x")
+    try:
+        assert {orphan, Path("/dev/shm") / kept.name} <= shared_segments()
+        remove_segments({orphan, Path("/dev/shm") / kept.name})
+        assert not orphan.exists()
+        assert (Path("/dev/shm") / kept.name).exists()
+    finally:
+        kept.close()
+        kept.unlink()
+        orphan.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", ["psm_agentic_video_test2", "verl_weights_agentic_video_test"])
+def test_machine_is_left_clean(name: str) -> None:
+    with clean_machine() as folder:
+        (folder / "x").write_text("x")
+        orphan = Path("/dev/shm") / name
+        orphan.write_bytes(b"x")
+    assert not folder.exists()
+    assert not orphan.exists()
+
+
+def test_the_memory_of_descendants_is_counted() -> None:
+    size = 64 << 20
+    code = f"held = b'x' * {size}; print('up', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"up\n"
+        # only now: a child that isn't its own program yet has all of this process's memory
+        memory = PeakMemory(os.getpid(), interval=0.01)
+        while memory.peak < size:
+            time.sleep(0.01)
+        child.communicate(b"\n")
+    assert size < memory.stop() < 4 * size

@@ -1,7 +1,6 @@
 import pytest
 
-from agentic_video.launch.options import Profile, Stage
-from agentic_video.launch.profile import changes, choose_profile, config_name
+from agentic_video.launch.options import Profile, Stage, changes, choose_profile, config_name
 from agentic_video.utils.errors import SetupError
 
 NAMED = {"MODEL_PATH": "m", "TRAIN_FILES": "t"}

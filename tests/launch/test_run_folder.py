@@ -7,7 +7,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from agentic_video.launch.machine import shared_segments
+from agentic_video.launch.process import shared_segments
 from agentic_video.launch.run_folder import (
     RUN_FILE,
     clean_leftovers,
@@ -52,7 +52,7 @@ def test_another_model_is_another_run() -> None:
 def test_a_damaged_record_is_said_in_place_of_a_new_run(tmp_path: Path, text: str) -> None:
     first, _ = run_folder(tmp_path, [])
     (first / RUN_FILE).write_text(text)
-    with pytest.raises(SetupError, match=r"run-001/run\.json: is damaged .* remove .*run-001 to begin anew"):
+    with pytest.raises(SetupError, match=r"run-001/run\.json: is damaged .* remove .*run-001"):
         run_folder(tmp_path, [])
     with pytest.raises(SetupError, match="is damaged"):
         write_record(first, finished=True)

@@ -11,11 +11,13 @@ from hypothesis import example, given
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.launch import stage
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
     check_sizes,
     folder_overrides,
     ray_overrides,
+    require_engine,
     scorer_overrides,
     stage_command,
     total_steps,
@@ -522,3 +524,12 @@ def test_engines_on_gpus_of_their_own_divide_them(
             check_sizes(config, "grpo")
     else:
         check_sizes(config, "grpo")
+
+
+def test_a_rollout_needs_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_engine("grpo", 0)  # it is here
+    monkeypatch.setattr(stage, "find_spec", lambda name: None)
+    require_engine("sft", 0)
+    for gpus, extra in ((0, "cpu"), (8, "gpu")):
+        with pytest.raises(SetupError, match=f"agentic-video install {extra}$"):
+            require_engine("grpo", gpus)

@@ -3,7 +3,7 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.planning.report import said_beside, text_of, values_of
+from agentic_video.planning.report import plan_summary, text_of, values_of
 from agentic_video.utils.units import GIB
 from tests.config.configs import composed, set_environment
 from tests.planning.plans import plan
@@ -42,7 +42,7 @@ def test_what_stock_verl_would_move_stands_beside_it() -> None:
 
 def test_beside_a_dry_run() -> None:
     config = composed("videobrain", "cluster")
-    assert "verdict: fits\nother machines" in said_beside(config)
+    assert "verdict: fits\nother machines" in plan_summary(config)
     OmegaConf.set_struct(config, False)
     del config.agentic_video["plan"]
-    assert said_beside(config).startswith("no plan: agentic_video.plan: ")
+    assert plan_summary(config).startswith("no plan: agentic_video.plan: ")

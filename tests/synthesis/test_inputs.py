@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.synthesis.inputs import (
-    Questions,
+    QuestionSet,
     digest,
     drawn,
     episode_files,
@@ -78,7 +78,7 @@ def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: p
     assert [qa.id for qa in questions.rows] == ["a", "b"]
     assert questions.numbers == {"rows_left_out": questions.left_out} and questions.left_out > 0
     assert [qa.id for qa in questions.first(1).rows] == ["a"] and questions.first(0) == questions
-    assert Questions(questions.rows).numbers == {}
+    assert QuestionSet(questions.rows).numbers == {}
     assert "2 rows left out" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.synthesis.questions import Known, Offer, Rules, alike, normal, read_offers
+from agentic_video.synthesis.questions import KnownQuestions, Rules, TeacherQuestion, alike, normal, read_offers
 from agentic_video.types.row import VideoQA
 
 RULES = Rules()
@@ -13,7 +13,7 @@ GOOD = {"question": "What does the cook drop?", "answer": "a spoon"}
 
 
 def test_an_array_of_questions_is_read() -> None:
-    good = Offer("What does the cook drop?", "a spoon")
+    good = TeacherQuestion("What does the cook drop?", "a spoon")
     assert read_offers(json.dumps([GOOD]), RULES) == [good]
     assert read_offers("```json\n" + json.dumps([GOOD]) + "\n```", RULES) == [good]
     assert read_offers(json.dumps([{"question": " What does\nthe  cook drop? ", "answer": "a spoon\n"}]), RULES) == [
@@ -55,7 +55,7 @@ def test_anything_else_is_no_array(reply: str) -> None:
 )
 def test_bad_questions_are_left_out_and_the_others_read(raw: Any, fault: str) -> None:
     read = read_offers(json.dumps([raw, GOOD]), RULES)
-    assert read == [Offer(fault=fault), Offer("What does the cook drop?", "a spoon")]
+    assert read == [TeacherQuestion(fault=fault), TeacherQuestion("What does the cook drop?", "a spoon")]
 
 
 anything = st.recursive(
@@ -81,7 +81,7 @@ def test_repetitions_are_found() -> None:
     assert normal("What DOES the Cook drop?!") == "what does the cook drop"
     # 4 words of 5
     assert alike("what does the cook drop", "what does the cook") == 0.8
-    known = Known(near=0.8)
+    known = KnownQuestions(near=0.8)
     assert known.add("What does the cook drop?", "a")
     assert not known.add("what does the cook drop", "b"), "the same words, whatever the video"
     assert not known.add("What does the cook, drop first?", "a"), "5 of 6 words about the same video"

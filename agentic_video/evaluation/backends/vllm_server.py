@@ -44,7 +44,7 @@ class VllmServerBackend(Backend):
         self._spec = spec
         config = replace(spec.chat, base_url=root_of(spec.model))
         self._server = Endpoint(config, "model", max_reply_bytes=MAX_REPLY_BYTES)
-        self._pictures = _Pictures(self._server, self._format)
+        self._pictures = _FrameCache(self._server, self._format)
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         engine = _ServerEngine(self._server, self._pictures, self._format, self._spec, turn_seeds(self._spec, episode))
@@ -65,7 +65,7 @@ class _Picture:
     tokens: int  # how many placeholders it has
 
 
-class _Pictures:
+class _FrameCache:
     """Has frames processed by the server, and keeps the latest ones."""
 
     def __init__(self, server: Endpoint, chat_format: ChatFormat):
@@ -117,7 +117,7 @@ class _ServerEngine:
     def __init__(
         self,
         server: Endpoint,
-        pictures: _Pictures,
+        pictures: _FrameCache,
         chat_format: ChatFormat,
         spec: ModelSpec,
         seeds: Iterator[int | None],

@@ -17,9 +17,8 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.converters import CONVERTERS
 from agentic_video.evaluation.model import is_address
 from agentic_video.launch.handover import quoted
-from agentic_video.launch.options import ON_TOYWORLD, Profile
+from agentic_video.launch.options import ON_TOYWORLD, Profile, changes, config_name, on_ray_cluster
 from agentic_video.launch.options import Stage as Trained
-from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.launch.reproduce.chain import PROGRAM, Chain, Stage, filled, places
 from agentic_video.launch.reproduce.conversions import lacking, reports_of
 from agentic_video.launch.reproduce.state import Record, State, difference, identity, video_names

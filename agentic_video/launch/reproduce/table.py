@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.converters import CONVERTERS
-from agentic_video.evaluation.published import Published, published
+from agentic_video.evaluation.published import PublishedScore, published
 from agentic_video.evaluation.report import mean_frames, percent, table
 from agentic_video.evaluation.suites import ACCURACY
 from agentic_video.launch.reproduce.chain import Chain, Row, Stage
@@ -147,7 +147,7 @@ def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
     )
 
 
-def numbers_of(paper: str, row: Row) -> list[Published]:
+def numbers_of(paper: str, row: Row) -> list[PublishedScore]:
     """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of as many
     frames as the row says."""
     return [
@@ -181,7 +181,7 @@ def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
         if score.get("problem"):
             notes.append(score["problem"])
     cells: list[tuple[str, ...]] = []
-    found: list[Published | None] = [*numbers_of(paper, row)]
+    found: list[PublishedScore | None] = [*numbers_of(paper, row)]
     for one in found or [None]:
         said = ("-", "-", "-", "")
         if one is not None:

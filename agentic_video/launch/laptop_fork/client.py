@@ -1,8 +1,8 @@
 """Stands in for ``python`` where a job's processes are forked: asks for one, and is what its starter sees.
 
-Run as ``python -S -E fork_client.py <socket> <python> <arguments>``; it imports as little as possible. Its descriptors
+Run as ``python -S -E client.py <socket> <python> <arguments>``; it imports as little as possible. Its descriptors
 become those of the forked process, signals are passed on to it, and its exit status is this one's. Where no server
-answers, it becomes Python itself. See :mod:`agentic_video.launch.fork_server`.
+answers, it becomes Python itself. See :mod:`agentic_video.launch.laptop_fork.server`.
 """
 
 import contextlib

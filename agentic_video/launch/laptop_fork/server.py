@@ -1,12 +1,10 @@
-"""One process that has imported most, and forks the processes of a job that runs on this machine alone.
+"""One process that has imported most modules, and forks the processes of a job that runs on this machine alone.
 
 verl, Ray, vLLM and torch take more than ten seconds to import, and a job has ten processes that start one after the
-other. Here all of that is imported once: most of it beside what is built for the job (:data:`PRELOADED`), the rest when
-Ray starts the first of its workers (:data:`WORKERS_PRELOADED`). Each process is then a fork, which shares what was
-imported. ``sys.executable`` of the job's processes is a script that asks for a fork
-(:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray, multiprocessing's "spawn") gets one.
-
-``AGENTIC_VIDEO_FORK=0`` does without.
+other. Here all of that is imported once: most of it while the job's inputs are built (:data:`PRELOADED`), the rest when
+Ray starts the first of its workers (:data:`WORKERS_PRELOADED`). Each process is then a fork that shares the modules.
+``sys.executable`` of the job's processes is a script that asks for a fork (:mod:`.client`), so that whatever starts a
+Python (Ray, multiprocessing's "spawn") gets one.
 """
 
 import contextlib
@@ -30,7 +28,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from pathlib import Path
 
-from agentic_video.launch import fork_client
+from agentic_video.launch.laptop_fork import client
 from agentic_video.utils.ending import end_now
 from agentic_video.utils.parent import signal_at_parent_end
 from agentic_video.utils.ray_cluster import shell_problem
@@ -65,7 +63,7 @@ PRELOADED = (
     "agentic_video.rollout.tokens",
     "agentic_video.video.store",
 )
-"""What takes a GRPO job's processes long to import. Not Ray, nor what imports it: see :data:`WORKERS_PRELOADED`."""
+"""Slow imports of a GRPO job's processes, without Ray and what imports it: see :data:`WORKERS_PRELOADED`."""
 WORKERS_PRELOADED = (
     "ray",
     "verl.trainer.main_ppo",
@@ -73,17 +71,17 @@ WORKERS_PRELOADED = (
     "verl.workers.rollout.vllm_rollout.vllm_async_server",
     "verl.trainer.ppo.v1.agent_loop_tq",
 )
-"""What Ray's workers take long to import beside that. Ray reads its settings from the environment while it is imported,
-and sets some itself when it starts: it is imported in the environment of the first worker, which has them."""
+"""Further slow imports of Ray's workers. Ray reads its settings from the environment while it is imported, and sets
+some itself when it starts: it is imported in the environment of the first worker, which has them."""
 SETUP_WORKER = os.path.join("ray", "_private", "workers", "setup_worker.py")
 """The script, below site-packages, by which Ray starts a worker in its job's environment."""
 AUTOSCALER = os.path.join("ray", "autoscaler", "_private", "monitor.py")
-"""The script, below site-packages, of Ray's autoscaler. A cluster of one machine has nothing to scale; it would take a
+"""The script, below site-packages, of Ray's autoscaler, which a cluster of one machine doesn't need; it would take a
 second to start, and another to end."""
 CONTEXT = "--serialized-runtime-env-context="
 """The script's option that holds this environment, as JSON."""
 SOCKET, SCRIPT = "fork", "python"
-"""In the server's folder: where it listens, and what stands in for Python."""
+"""In the server's folder: the socket that it listens on, and the script that replaces Python."""
 OPEN_FILES = 65536
 """As many as Ray lets its processes have open, where that is allowed."""
 OPTIONS = frozenset({"-u", "-B", "-s"})
@@ -92,14 +90,7 @@ OPTIONS = frozenset({"-u", "-B", "-s"})
 
 @dataclass(frozen=True)
 class Request:
-    """A process that is asked for.
-
-    Attributes:
-        arguments: Of ``python``.
-        environment: All of its variables.
-        folder: Its working directory.
-        descriptors: Open files by their number in that process.
-    """
+    """A requested process: arguments of ``python``, all variables, working directory, open files by their number."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
@@ -108,11 +99,7 @@ class Request:
 
 
 class ForkServer:
-    """Answers requests until its starter ends.
-
-    Args:
-        listening: Where requests come in.
-    """
+    """Answers requests on a socket until its starter ends."""
 
     def __init__(self, listening: socket.socket):
         self._socket = listening
@@ -120,11 +107,7 @@ class ForkServer:
         self._workers_preloaded = False
 
     def serve(self) -> Request:
-        """Fork whatever is asked for.
-
-        Returns:
-            In a forked process, what it is to do; the server itself never returns.
-        """
+        """Fork the requested processes; returns the request in a forked process, never in the server itself."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -144,7 +127,7 @@ class ForkServer:
             self._reap()
 
     def _answer(self) -> Request | None:
-        """Fork for the next client; in the forked process what it is to do, in the server None."""
+        """Fork for the next client; returns its request in the forked process, None in the server."""
         client, _ = self._socket.accept()
         try:
             request = _read(client)
@@ -167,8 +150,8 @@ class ForkServer:
             signal.set_wakeup_fd(-1)
             # Their descriptors are closed below. What would close them once more, when the process ends, would close
             # whatever has their numbers by then: a connection of Ray's, which aborts.
-            for one in (self._socket, client, *self._clients.values()):
-                one.detach()
+            for connection in (self._socket, client, *self._clients.values()):
+                connection.detach()
             _become(request, server)
             return request
         for descriptor in request.descriptors.values():
@@ -220,7 +203,7 @@ def _read(client: socket.socket) -> Request:
 
 
 def _become(request: Request, server: int) -> None:
-    """In a forked process: take over the descriptors, the environment and the folder that were asked for."""
+    """In a forked process: take over the requested descriptors, environment and folder."""
     signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != server:
         os._exit(1)
@@ -250,8 +233,8 @@ def _become(request: Request, server: int) -> None:
 
 
 def _take_environment(variables: Mapping[str, str]) -> None:
-    """Have these variables and no other. Those that are right already stay where they are: by the first of them, a
-    process finds the place of its title."""
+    """Have these variables and no other. Equal ones stay where they are: by the first of them, a process finds the
+    place of its title."""
     for name in set(os.environ) - set(variables):
         del os.environ[name]
     os.environ.update({name: value for name, value in variables.items() if os.environ.get(name) != value})
@@ -268,13 +251,13 @@ def _without_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _can_be_forked(request: Request) -> bool:
-    """Whether :func:`run` does what Python would do with these arguments."""
+    """Return True if :func:`run` does what Python would do with these arguments."""
     first, *more = [*_without_options(request.arguments), "-"]
     return not first.startswith("-") or (first in ("-c", "-m") and len(more) > 1)
 
 
 def run(request: Request) -> None:
-    """Do what ``python <arguments>`` does, where it :func:`can be forked <_can_be_forked>`."""
+    """Do what ``python <arguments>`` does."""
     arguments = _without_options(request.arguments)
     sys.path[:] = [path for path in sys.path if path]
     for path in reversed(request.environment.get("PYTHONPATH", "").split(os.pathsep)):
@@ -302,16 +285,16 @@ def run(request: Request) -> None:
 
 
 def _asks_for(request: Request, script: str) -> bool:
-    """Whether a script is asked for, whose path below site-packages is given."""
+    """Return True if the script of this path below site-packages is requested."""
     arguments = _without_options(request.arguments)
     return bool(arguments) and arguments[0].endswith(os.sep + script)
 
 
 def _here_instead_of_exec() -> None:
-    """Have Ray's script go on in this process, where it would start Python anew: that would import Ray once more."""
+    """Have Ray's script continue in this process, where it would exec Python and import Ray once more."""
     execute = os.execvp
 
-    def go_on(file: str, args: list[str]) -> None:
+    def continue_here(file: str, args: list[str]) -> None:
         words = shlex.split(args[-1])
         again = Request(words[2:], dict(os.environ), os.getcwd(), {})
         python = list(args[:-1]) == ["bash", "-c"] and words[:2] == ["exec", sys.executable]
@@ -321,11 +304,11 @@ def _here_instead_of_exec() -> None:
         run(again)
         raise SystemExit
 
-    os.execvp = go_on  # type: ignore[assignment]
+    os.execvp = continue_here  # type: ignore[assignment]
 
 
 def preload(modules: Sequence[str] = PRELOADED) -> None:
-    """Import what the job's processes will need."""
+    """Import the modules that the job's processes will need."""
     for module in modules:
         with contextlib.suppress(Exception):  # a process that needs it will say why it can't be imported
             importlib.import_module(module)
@@ -334,7 +317,7 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
 
 
 def _preload_for_workers(first: Request) -> None:
-    """Import what Ray's workers need, in the environment that the first of them gets."""
+    """Import the modules of Ray's workers, in the environment of the first of them."""
     handed = [text.removeprefix(CONTEXT) for text in first.arguments if text.startswith(CONTEXT)]
     variables = json.loads(handed[0]).get("env_vars") or {} if handed else {}
     _take_environment({**first.environment, **variables})
@@ -343,12 +326,7 @@ def _preload_for_workers(first: Request) -> None:
 
 @dataclass(frozen=True)
 class Forks:
-    """A running fork server.
-
-    Attributes:
-        python: Path of the script that stands in for Python.
-        process: The server's process, which leads a group of its own.
-    """
+    """A running fork server: path of the script that replaces Python, and the server's process, a group leader."""
 
     python: str
     process: subprocess.Popen[bytes]
@@ -362,18 +340,18 @@ class Forks:
 
 @contextlib.contextmanager
 def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
-    """A server that imports in the background for as long as the context lasts; afterwards all that it forked is gone.
+    """Run a server that imports in the background for as long as the context lasts; all that it forked ends with it.
 
     Args:
-        environment: Variables that what is imported reads.
+        environment: Variables that the imported modules read.
 
     Yields:
-        The server, which may still be importing: what asks for a process waits for it. None where nothing may be
-        executed in the folder for temporary files, or not by Ray.
+        The server, which may still be importing: requests wait for it. None where no script may be executed in the
+        folder for temporary files, or not by Ray.
     """
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     script, address = folder / SCRIPT, folder / SOCKET
-    words = [sys.executable, "-S", "-E", fork_client.__file__, str(address), sys.executable]
+    words = [sys.executable, "-S", "-E", client.__file__, str(address), sys.executable]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     script.chmod(0o700)
     if not os.access(script, os.X_OK) or shell_problem(str(script)):  # mounted so, or of a name that Ray can't start
@@ -386,7 +364,14 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
         descriptor = listening.fileno()
         nothing = subprocess.DEVNULL
         server = subprocess.Popen(
-            [sys.executable, "-m", "agentic_video.launch.fork_server", str(descriptor), str(script), str(os.getpid())],
+            [
+                sys.executable,
+                "-m",
+                "agentic_video.launch.laptop_fork.server",
+                str(descriptor),
+                str(script),
+                str(os.getpid()),
+            ],
             env=dict(environment),
             stdin=nothing,
             stdout=nothing,
@@ -403,7 +388,7 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
 
 
 def main() -> None:
-    """Command line: the descriptor of a listening socket, the script that stands in for Python, and the starter."""
+    """Command line: descriptor of a listening socket, the script that replaces Python, process of the starter."""
     descriptor, script, starter = sys.argv[1:]
     signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != int(starter):  # it ended before that

@@ -38,7 +38,7 @@ def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-command"]])
-def test_what_is_no_command_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2

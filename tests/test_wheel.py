@@ -113,7 +113,7 @@ def test_alone_it_can_install_the_rest(words: list[str], alone: Path) -> None:
 @pytest.mark.parametrize(
     "words", [["doctor"], ["doctor", "--help"], ["run", "videozoomer", "--dry-run"], ["eval"]], ids=" ".join
 )
-def test_alone_it_says_in_a_line_what_to_install(words: list[str], alone: Path) -> None:
+def test_alone_it_reports_in_a_line_what_to_install(words: list[str], alone: Path) -> None:
     done = ask(alone, *words)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "agentic-video install" in done.stderr

@@ -78,7 +78,7 @@ def test_sweeps_and_no_tools(
     assert evaluate(str(checkpoint), small_world, out, "--baseline", "1", "--sweep", "frames", "2,4") == 0
     for curve in ("agent", "baseline"):
         frames = [json.loads((out / f"frames-{curve}-{value:03d}" / "report.json").read_text()) for value in (2, 4)]
-        assert [one["per_episode"]["frames"]["min"] for one in frames] == [2, 4], curve
+        assert [item["per_episode"]["frames"]["min"] for item in frames] == [2, 4], curve
     assert (out / "sweep-frames.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -22,8 +22,8 @@ def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     arguments = read(
         "eval", "--checkpoint", "videozoomer-7b", "--data", "rows.jsonl", "agentic_video.system.max_turns=2"
     )
-    (one,) = chosen(arguments)
-    options = eval_options(arguments, 8, one)
+    (item,) = chosen(arguments)
+    options = eval_options(arguments, 8, item)
     assert (options.model.model, options.model.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
     assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 0.0
     assert options.folder == tmp_path / "checkpoints-eval/rows/videozoomer-7b/agent"

@@ -26,7 +26,7 @@ def test_a_newcomer_gets_the_rehearsal_and_is_told(capsys: pytest.CaptureFixture
     assert not Path("outputs").exists()
 
 
-def test_the_paper_s_plan_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_paper_s_plan_reports_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["reproduce", "eva", "--paper", "--plan"]) == 2
     said = capsys.readouterr()
     assert said.out.startswith("EVA, as published: from Qwen/Qwen2.5-VL-7B-Instruct")

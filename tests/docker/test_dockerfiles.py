@@ -34,7 +34,7 @@ def instructions(name: str) -> list[Instruction]:
 
 
 def texts(name: str, keyword: str) -> list[str]:
-    return [one.text for one in instructions(name) if one.keyword == keyword]
+    return [item.text for item in instructions(name) if item.keyword == keyword]
 
 
 def copies(name: str) -> list[tuple[list[str], str]]:
@@ -72,7 +72,7 @@ def locked(package: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_instructions_are_known_and_images_are_pinned(name: str) -> None:
     known = {"FROM", "ARG", "SHELL", "RUN", "ENV", "WORKDIR", "COPY", "CMD"}
-    assert {one.keyword for one in instructions(name)} <= known
+    assert {item.keyword for item in instructions(name)} <= known
     images = [text.split()[0] for text in texts(name, "FROM")]
     assert images
     for image in images:
@@ -134,11 +134,11 @@ def test_cuda_of_the_image_is_the_one_of_the_locked_torch() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_secrets(name: str) -> None:
-    for one in instructions(name):
-        if one.keyword in ("ENV", "ARG"):
-            names = re.findall(r"(\w+)=", one.text) or one.text.split()[:1]
+    for item in instructions(name):
+        if item.keyword in ("ENV", "ARG"):
+            names = re.findall(r"(\w+)=", item.text) or item.text.split()[:1]
             assert not [word for word in names if SECRET.search(word)]
-        assert not re.search(r"\b(hf_|sk-|ghp_)\w{8,}", one.text)
+        assert not re.search(r"\b(hf_|sk-|ghp_)\w{8,}", item.text)
 
 
 @pytest.mark.parametrize("name", NAMES)

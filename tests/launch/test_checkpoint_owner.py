@@ -16,7 +16,7 @@ def with_checkpoint(folder: Path, step: int = 40) -> Path:
     return folder
 
 
-def test_a_run_goes_on_from_its_own_checkpoints_until_it_has_finished(tmp_path: Path) -> None:
+def test_a_run_resumes_from_its_own_checkpoints_until_it_has_finished(tmp_path: Path) -> None:
     folder = tmp_path / "shared" / "checkpoints"
     check_owner(str(folder), FIRST, "auto")  # nothing is there yet
     sign(str(folder), FIRST, finished=False)
@@ -46,7 +46,7 @@ def test_another_run_s_checkpoints_are_refused_with_what_differs_and_the_ways_ou
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "{}", '{"owner": 5, "found": "", "finished": false}', "[" * 100_000]
 )
-def test_a_signature_that_says_nothing_stops_nobody(text: str, tmp_path: Path) -> None:
+def test_a_signature_that_reports_nothing_stops_no_one(text: str, tmp_path: Path) -> None:
     (with_checkpoint(tmp_path) / OWNER_FILE).write_text(text)
     check_owner(str(tmp_path), FIRST, "auto")
 

@@ -94,8 +94,8 @@ def test_a_script_a_module_and_another_fork(forks: Forks, tmp_path: object) -> N
 @pytest.mark.slow
 def test_generators_of_random_numbers_differ(forks: Forks) -> None:
     text = "import random, numpy; print(random.random(), numpy.random.rand())"
-    one, other = (said(forks, "-c", text).split() for _ in range(2))
-    assert one[0] != other[0] and one[1] != other[1]
+    item, other = (said(forks, "-c", text).split() for _ in range(2))
+    assert item[0] != other[0] and item[1] != other[1]
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def test_a_mapping_of_names() -> None:
     assert read(quoted({"A_B": "it's", "c": "1"})) == {"A_B": "it's", "c": "1"}
 
 
-def test_what_the_environment_says_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_environment_reports_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     config = OmegaConf.create(
         {
             "trainer": {"nnodes": "${oc.decode:${oc.env:NNODES,2}}", "epochs": 3},

@@ -118,7 +118,7 @@ def test_a_named_checkpoint_needs_no_cold_start(
     assert [(build.data, build.model) for build in builds] == [(True, "none")] * 2
 
 
-def test_data_of_one_s_own_is_trained_on(
+def test_data_of_custom_is_trained_on(
     builds: list[Asked],
     tmp_path: Path,
     checkpoint: Path,
@@ -384,11 +384,6 @@ def test_a_rehearsal_has_ray_nodes_of_its_own(
     assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]
     assert "trainer.nnodes=4" in command and "data.train_files=['t.parquet']" in command
     assert not [word for word in command if "num_workers" in word]  # the yaml's
-
-
-def test_a_rehearsal_is_grpo_s() -> None:
-    with pytest.raises(SetupError, match=r"^--profile rehearsal is GRPO's; sft has laptop and cluster"):
-        launch(LaunchOptions(RECIPE, "sft", "rehearsal"))
 
 
 @pytest.mark.parametrize("profile", ["laptop", "cluster"])

@@ -94,7 +94,7 @@ def test_the_job_ends_when_nothing_can_be_shown(tmp_path: Path, monkeypatch: pyt
     assert not psutil.pid_exists(int((tmp_path / "log.txt").read_text().split()[1]))
 
 
-def test_only_segments_that_nobody_maps_are_removed() -> None:
+def test_only_segments_that_no_one_maps_are_removed() -> None:
     kept = shared_memory.SharedMemory(create=True, size=16)
     orphan = Path("/dev/shm/psm_agentic_video_test")
     orphan.write_bytes(b"x")

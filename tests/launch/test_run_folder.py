@@ -11,7 +11,6 @@ from agentic_video.launch.process import shared_segments
 from agentic_video.launch.run_folder import (
     RUN_FILE,
     clean_leftovers,
-    metrics_file,
     run_folder,
     run_identity,
     write_record,
@@ -49,7 +48,7 @@ def test_another_model_is_another_run() -> None:
     "text",
     ["{", "", "{}", "[]", "7", '{"identity": [], "finished": false}', "[" * 100_000, '{"finished": true}', "\x00"],
 )
-def test_a_damaged_record_is_said_in_place_of_a_new_run(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_is_reported_in_place_of_a_new_run(tmp_path: Path, text: str) -> None:
     first, _ = run_folder(tmp_path, [])
     (first / RUN_FILE).write_text(text)
     with pytest.raises(SetupError, match=r"run-001/run\.json: is damaged .* remove .*run-001"):
@@ -97,7 +96,7 @@ def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
     segment = Path("/dev/shm") / f"psm_{uuid4().hex}"
     segment.touch()
     os.utime(segment, (0, 0))  # the clock was set meanwhile
-    others = [one.name for one in shared_segments() if one != segment]
+    others = [item.name for item in shared_segments() if item != segment]
     clean_leftovers({"temporary": str(left), "forks": str(forks), "segments": [*others, segment.name]})
     assert segment.exists() and not left.exists() and not forks.exists()
     clean_leftovers({"segments": others})
@@ -110,19 +109,6 @@ def test_a_living_launcher_is_known_though_the_clock_was_set(tmp_path: Path, mon
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: an_hour_later)
     monkeypatch.setattr("psutil._pslinux.BOOT_TIME", an_hour_later, raising=False)
     assert run_folder(tmp_path, ["a=1"])[0] != first
-
-
-def test_record_keeps_its_fields(tmp_path: Path) -> None:
-    write_record(tmp_path, identity=["a=1"], finished=False, launcher=DEAD)
-    write_record(tmp_path, finished=True)
-    assert json.loads((tmp_path / RUN_FILE).read_text()) == {"identity": ["a=1"], "finished": True, "launcher": DEAD}
-
-
-def test_each_attempt_has_metrics_of_its_own(tmp_path: Path) -> None:
-    first = metrics_file(tmp_path)
-    assert (first.name, metrics_file(tmp_path)) == ("metrics-001.jsonl", first)
-    first.touch()
-    assert metrics_file(tmp_path).name == "metrics-002.jsonl"
 
 
 def _rows(path: Path, numbers: range) -> dict[str, str]:
@@ -176,7 +162,7 @@ def test_validation_rows_and_the_model_are_known_by_content(tmp_path: Path) -> N
         run_folder(root, run_identity([], environment))
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_is_known_by_content_from_then_on(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_resumes_and_is_known_by_content_from_then_on(tmp_path: Path) -> None:
     root, rows = tmp_path / "runs", tmp_path / "train.jsonl"
     environment = _rows(rows, range(4))
     folder, _ = run_folder(root, [f"TRAIN_FILES={rows}"])

@@ -85,14 +85,14 @@ def test_it_is_set_up_again_where_its_python_is_gone(repository: Path) -> None:
     assert len((repository / "synced").read_text().splitlines()) == 2
 
 
-def test_a_checkout_that_cannot_be_written_to_is_said(repository: Path) -> None:
+def test_a_checkout_that_cannot_be_written_to_is_reported(repository: Path) -> None:
     shutil.rmtree(repository / ".venv-tools")
     (repository / ".venv-tools").write_text("")  # so that not even root can make a folder there
     (said,) = refused(repository)
     assert said.startswith(f"error: {repository} can't be written to, and .venv is to be made there: ")
 
 
-@pytest.mark.parametrize("script", sorted(RECIPES.glob("*/*.sh")), ids=lambda one: f"{one.parent.name}/{one.name}")
+@pytest.mark.parametrize("script", sorted(RECIPES.glob("*/*.sh")), ids=lambda item: f"{item.parent.name}/{item.name}")
 def test_a_script_may_be_called_by_a_link(script: Path, tmp_path: Path) -> None:
     (tmp_path / "link.sh").symlink_to(script)
     python = tmp_path / "python"
@@ -189,7 +189,7 @@ def test_what_failed_is_tried_again(repository: Path) -> None:
     assert syncs(repository) == 3
 
 
-def test_an_environment_of_one_s_own_is_used_as_it_is(repository: Path) -> None:
+def test_an_environment_of_custom_is_used_as_it_is(repository: Path) -> None:
     assert set_up(repository, PYTHON=sys.executable) == (0, sys.executable)
     assert syncs(repository) == 0
 
@@ -222,7 +222,7 @@ def test_a_machine_without_a_gpu_can_make_that_of_the_others(repository: Path, m
     assert set_up(repository, **given) == (0, str(repository / ".venv-gpu" / "bin" / "python"))
 
 
-def test_an_old_driver_is_said_before_anything_is_downloaded(repository: Path, machine: Machine) -> None:
+def test_an_old_driver_is_reported_before_anything_is_downloaded(repository: Path, machine: Machine) -> None:
     (line,) = refused(repository, PATH=machine.path(driver="550.54.15", nvcc="13.0"))
     assert line.startswith("error: ") and "550.54.15" in line and "580" in line
 
@@ -232,7 +232,7 @@ def test_a_compatibility_package_makes_an_old_driver_do(repository: Path, machin
 
 
 @pytest.mark.parametrize(("release", "says"), [("12.8", "is of CUDA 12.8"), ("", "there is no nvcc")])
-def test_a_missing_compiler_is_said_before_anything_is_downloaded(
+def test_a_missing_compiler_is_reported_before_anything_is_downloaded(
     release: str, says: str, repository: Path, machine: Machine
 ) -> None:
     # A folder without nvcc in CUDA_HOME stands for a machine without any: this one may have it.

@@ -53,7 +53,7 @@ def test_address_is_needed_and_must_answer() -> None:
         submit_job(options, "laptop", NOTHING, {"RAY_ADDRESS": "http://127.0.0.1:1"})
 
 
-def test_what_is_no_ray_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_ray_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitting, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -185,7 +185,7 @@ def test_a_poll_that_fails_is_no_end(
     assert submitting._follow(client, "job-1", "http://head:8265") == 1
 
 
-def test_a_cluster_that_is_silent_for_long_is_said(
+def test_a_cluster_that_is_silent_for_long_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(submitting, "POLL_SECONDS", 0.0)

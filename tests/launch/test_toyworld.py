@@ -59,7 +59,7 @@ def test_what_was_built_for_the_same_is_found_without_the_builder(
         assert build_toyworld(Path("r"), [], config=config, **wanted) == {"model": str(built)}
         return len((programs / "arguments").read_text().splitlines())
 
-    assert [builds(one) for one in (config, config, longer)] == [1, 1, 1]
+    assert [builds(item) for item in (config, config, longer)] == [1, 1, 1]
     assert capfd.readouterr().out == f"[toyworld] found {built}\n" * 2
     assert [builds(other), builds(config, data=False), builds(own), builds(own)] == [2, 3, 4, 5]
     built.rmdir()
@@ -81,7 +81,7 @@ def test_what_prompt_files_say_is_part_of_what_was_built(tmp_path: Path) -> None
         assert first == note(recipe, key, "Watch {question}") != note(recipe, key, "Watch {question} In French.")
 
 
-def test_a_failed_build_is_said(programs: Path) -> None:
+def test_a_failed_build_is_reported(programs: Path) -> None:
     (programs / "does").write_text("echo train: /t; echo error: no room; exit 2")
     with pytest.raises(SetupError, match=r"could not be built: no room$"):
         build_toyworld(Path("r"), [])
@@ -147,12 +147,7 @@ def test_the_verifier_is_served_while_it_is_needed(programs: Path) -> None:
     assert (programs / "arguments").read_text() == "-m agentic_video.toyworld.serve model --host 127.0.0.1\n"
 
 
-def test_a_verifier_that_does_not_start_is_said(programs: Path) -> None:
+def test_a_verifier_that_does_not_start_is_reported(programs: Path) -> None:
     (programs / "does").write_text("exit 1")
     with pytest.raises(SetupError, match="did not start"), verifier_server("model"):
         pass
-
-
-def test_without_a_verifier_nothing_is_served() -> None:
-    with verifier_server(None) as overrides:
-        assert overrides == []

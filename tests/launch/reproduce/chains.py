@@ -61,7 +61,12 @@ STAGES: tuple[Mapping[str, Any], ...] = (
 
 def write_recipe(folder: Path, *stages: Mapping[str, Any], **more: Any) -> Path:
     """A recipe that consists of a ``reproduce.yaml``; without stages with :data:`STAGES`."""
-    content = {"paper": "VideoZoomer", "base": "some/model", "stages": [dict(one) for one in stages or STAGES], **more}
+    content = {
+        "paper": "VideoZoomer",
+        "base": "some/model",
+        "stages": [dict(item) for item in stages or STAGES],
+        **more,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "reproduce.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return folder

@@ -50,7 +50,7 @@ def cost(folder: Path, name: str, words: tuple[str, ...] = (), gpus: int = 0, **
     environment = options.pop("environment", {})
     asked = ReproduceOptions(folder, folder, words=tuple(("grpo", word) for word in words), **options)
     made = Reproduction(read_chain(RECIPES / name, "paper"), asked, State(folder))
-    (stage,) = (one for one in made.stages if one.name == "grpo")
+    (stage,) = (item for item in made.stages if item.name == "grpo")
     return cost_of(made, stage, gpus, environment)
 
 

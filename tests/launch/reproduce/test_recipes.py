@@ -120,7 +120,7 @@ def test_every_file_of_rows_is_played(name: str) -> None:
         if stage.words[:1] != ("distill",) or len(files) < 2 or "--limit" not in stage.words:
             continue
         makers = [chain.stage(file.strip("{}").partition(".")[0]) for file in files[:-1]]
-        taken = sum(int(one.words[one.words.index("--limit") + 1]) for one in makers)
+        taken = sum(int(item.words[item.words.index("--limit") + 1]) for item in makers)
         assert taken < int(stage.words[stage.words.index("--limit") + 1]), stage.name
 
 
@@ -149,9 +149,9 @@ def test_every_evaluation_s_first_view_fits(name: str, qa: VideoQA, monkeypatch:
         overrides = tuple(word for word in words if "=" in word and not word.startswith("-"))
         rows = f"rows-{stage.row.benchmark}" if stage.row else ""
         lines = sum(
-            int(one.words[one.words.index("--subtitles") + 1])
-            for one in chain.stages
-            if one.name == rows and "--subtitles" in one.words
+            int(item.words[item.words.index("--subtitles") + 1])
+            for item in chain.stages
+            if item.name == rows and "--subtitles" in item.words
         )
         if (asked := (frames, overrides, lines)) in seen:
             continue

@@ -52,7 +52,7 @@ def test_a_failure_names_the_log_and_what_follows_is_not_run(
     }
 
 
-def test_the_same_command_goes_on_in_the_same_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_command_resumes_in_the_same_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chain = (stage("fail-once {folder}/mark", makes={"done": "done"}),)
     assert run_steps(reproduction(tmp_path, *chain), {}) == 1
     assert "--keep" not in capsys.readouterr().err
@@ -79,7 +79,7 @@ def test_again_sets_aside(tmp_path: Path) -> None:
     assert run_steps(reproduction(tmp_path), {}) == 0
     assert run_steps(reproduction(tmp_path, redo=("taught",)), {}) == 0
     out = tmp_path / "out"
-    assert sorted(one.name for one in (out / "set-aside").iterdir()) == ["judged-1", "taught-1"]
+    assert sorted(item.name for item in (out / "set-aside").iterdir()) == ["judged-1", "taught-1"]
     assert (out / "set-aside" / "taught-1" / "model.bin").read_text() == "[1]"
     assert reproduction(tmp_path).state.records["taught"].attempts == 1
     assert set(actions(reproduction(tmp_path)).values()) == {"complete"}
@@ -105,7 +105,7 @@ def test_sft_runs_on_this_machine(tmp_path: Path) -> None:
         {**stage("run x"), "name": "three"},
         mode="paper",
     )
-    sft, grpo = (stage_environment(made, one, {"NNODES": "2"}) for one in made.stages)
+    sft, grpo = (stage_environment(made, item, {"NNODES": "2"}) for item in made.stages)
     assert "NNODES" not in sft and grpo["NNODES"] == "2"
     assert sft["OUTPUT_DIR"] == str(tmp_path / "out" / "two")
 

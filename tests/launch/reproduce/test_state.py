@@ -32,7 +32,7 @@ def test_records_come_back(tmp_path: Path) -> None:
         '{"stages": {"a": {"seconds": NaN}}}',
     ],
 )
-def test_a_damaged_file_is_said(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "reproduce.json").write_text(text, encoding="utf-8")
     with pytest.raises(SetupError, match=r"reproduce\.json: is damaged"):
         State(tmp_path)

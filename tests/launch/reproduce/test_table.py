@@ -87,7 +87,7 @@ def test_what_was_not_played_counts_as_wrong(tmp_path: Path) -> None:
         (QuestionCount(99), "+8.5", "100 of 99 official questions"),  # the files were revised
     ],
 )
-def test_a_part_of_a_benchmark_is_said_and_not_compared(
+def test_a_part_of_a_benchmark_is_reported_and_not_compared(
     tmp_path: Path, benchmark: QuestionCount, gap: str, note: str
 ) -> None:
     evaluated = TableEntry(TableRow("lvbench", "VideoZoomer"), report(0.5), benchmark)
@@ -167,7 +167,7 @@ def test_which_published_numbers() -> None:
 def test_numbers_of_as_many_frames(frames: int, accuracy: list[float]) -> None:
     """FrameMind's Tables 1 and 2 have Video-MME at three numbers of frames."""
     assert [
-        one.accuracy for one in numbers_of("FrameMind", TableRow("videomme", "FrameMind", frames=frames))
+        item.accuracy for item in numbers_of("FrameMind", TableRow("videomme", "FrameMind", frames=frames))
     ] == accuracy
 
 

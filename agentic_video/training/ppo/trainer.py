@@ -109,7 +109,7 @@ class VideoTrainer(_Base):
             self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 
     def _load_checkpoint(self) -> None:
-        """Resume from the newest checkpoint that is whole; verl takes the one that its tracker names."""
+        """Resume from the newest checkpoint that is whole; verl takes the tracker's."""
         trainer = self.config.trainer
         if trainer.resume_mode != "auto":
             super()._load_checkpoint()

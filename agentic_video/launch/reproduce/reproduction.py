@@ -143,7 +143,7 @@ class Reproduction:
         return [put_in(word, values) for word in stage.words]
 
     def settings(self, stage: ChainStage, seen: dict[Path, str] | None = None) -> StageSettings:
-        """What a stage's outputs depend on; not addresses of servers and paths, but the content of paths.
+        """Collect what a stage's outputs depend on; not addresses of servers and paths, but the content of paths.
 
         Args:
             seen: Cache of the videos of each folder.

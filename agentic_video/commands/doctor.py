@@ -94,7 +94,7 @@ def required_versions(name: str) -> str:
 
 
 def tested_version(name: str, extra: str) -> str:
-    """The version of a distribution that this version of the package was tested with; empty where none is known."""
+    """The version of a distribution in the requirement lists; empty for one that isn't listed."""
     lists = lists_folder()
     try:
         pins = [

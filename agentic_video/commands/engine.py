@@ -29,7 +29,7 @@ def _engine(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions:
-    """Which recipe's system plays."""
+    """The recipe whose system plays."""
 
     system: str = ""
     """name of a recipe in ./recipes"""
@@ -55,7 +55,7 @@ class RecipeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What runs the model, and how it samples."""
+    """Engine and sampling of a model."""
 
     engine: Annotated[str, AfterValidator(_engine)] = "auto"
     """what runs the model: chat (a server), vllm, vllm-server (vLLM's server, by token ids), toy (the tiny model's

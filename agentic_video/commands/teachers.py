@@ -42,7 +42,7 @@ class JobArguments:
         return JobOptions(self.out, self.limit or 0, self.concurrency, Prices(self.price_in, self.price_out))
 
     def server(self, url: str, name: str, temperature: float = 0.0, max_tokens: int | None = None) -> ServerOptions:
-        """A server that the job asks beside its episodes; ``max_tokens`` 0 leaves the length to the server."""
+        """A further server of the job; ``max_tokens`` 0 leaves the length to the server."""
         return ServerOptions(
             url=url,
             name=name,

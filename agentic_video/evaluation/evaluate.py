@@ -42,6 +42,7 @@ from agentic_video.evaluation.report import write_report
 from agentic_video.evaluation.required_frames import measure
 from agentic_video.evaluation.results import (
     REVISION,
+    SETTINGS_FILE,
     ExcludedRow,
     Failure,
     claim_folder,
@@ -330,6 +331,8 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
     check_files(options.data, "--data")
+    if options.model.engine not in SERVED and not _holds(options.folder, options.model.model):
+        require_model(options.model)  # a model that isn't there is reported before other mistakes
     make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings, limits = settings_of(config), limits_of(config)
@@ -395,6 +398,11 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
     if variant.kind == "no-tools":
         return without_tools(system), f"{system.name} without tools"
     return system, system.name
+
+
+def _holds(folder: Path, model: str) -> bool:
+    """Return True if a folder holds an evaluation of a model, which is reported whatever has become of the model."""
+    return any(read_settings(file.parent).get("model") == model for file in folder.glob(f"**/{SETTINGS_FILE}"))
 
 
 def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny: bool) -> list[Part]:

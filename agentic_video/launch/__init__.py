@@ -1,1 +1,1 @@
-"""What the recipes' training scripts run: profile, run folder, synthetic world, process, progress, summary."""
+"""The launcher of recipes: profile, checks, run folder, synthetic world, process, progress, Ray."""

@@ -22,7 +22,7 @@ from agentic_video.utils.ray_cluster import auth_mode, unanswered
 from agentic_video.utils.units import GIB
 
 JOIN_SECONDS = 60.0
-"""How long missing nodes and GPUs are waited for."""
+"""Time limit of waiting for missing nodes and GPUs."""
 LOOK_SECONDS = 90.0
 """Time limit of all nodes' probes together, the start of a process on each included."""
 FILE_SECONDS = 20.0
@@ -36,7 +36,7 @@ PACKAGES = (*SAME_PACKAGES, "vllm", "ray", "flash-attn")
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What a job needs of a cluster.
+    """Needs of a job on a cluster.
 
     Attributes:
         nodes: Number of machines; 0 to look only.
@@ -199,7 +199,7 @@ def ask_each(
 
 
 def shortage(request: ClusterRequest, gpus: Sequence[float], free: float) -> str:
-    """What a cluster lacks for a job; empty where it has all.
+    """Describe the shortage of a cluster for a job; empty where it has all.
 
     Args:
         gpus: GPUs of each node that is alive.
@@ -230,7 +230,7 @@ def shortage(request: ClusterRequest, gpus: Sequence[float], free: float) -> str
 
 
 def total_request(nodes: int, gpus: int, extra: Mapping[str, int]) -> str:
-    """How many GPUs a run asks for, and by which keys: the trainer's on each node, and further ones by block."""
+    """Describe the GPUs that a run asks for, and the keys: the trainer's on each node, and further ones by block."""
     pools = " and ".join(f"{count} ({block}.nnodes x {block}.n_gpus_per_node)" for block, count in extra.items())
     return (
         f"the run asks for {nodes * gpus + sum(extra.values())}, {nodes} x {gpus} "

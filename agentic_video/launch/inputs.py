@@ -47,7 +47,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "tokenizer": ("tokenizer.json", "vocab.json"),
     "image processor": ("processor_config.json", "preprocessor_config.json"),
 }
-"""Files of a checkpoint beside its weights; without a processor verl goes on, and each rollout fails."""
+"""Files of a checkpoint other than its weights; without a processor verl starts, and each rollout fails."""
 OTHER_TEMPLATES = tuple(
     f"{block}.{key}"
     for block in ("actor_rollout_ref.model", "model")

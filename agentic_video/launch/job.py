@@ -35,7 +35,7 @@ from agentic_video.utils.resources import cpu_limit
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 
 QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}
-"""As verl sets it for the processes that Ray starts; what is imported beforehand reads it already."""
+"""Set by verl for the processes that Ray starts; modules that are imported earlier read it already."""
 PORT_TAKEN = b"EADDRINUSE"
 """PyTorch's error where its port was taken."""
 TAIL_BYTES = 1 << 18

@@ -1,4 +1,4 @@
-"""What of verl's log a user wants to see."""
+"""Key lines of verl's log, shown while it runs."""
 
 import contextlib
 import math
@@ -13,11 +13,11 @@ from agentic_video.utils.errors import CANNOT_GO_ON
 from agentic_video.utils.units import duration
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
-"""What is shown of a GRPO step's episodes beside their reward."""
+"""Figures of a GRPO step's episodes that are shown after their reward."""
 HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
-"""What is shown of a validation, for each data source."""
+"""Figures of a validation that are shown for each data source."""
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": "gradient norm"}
-"""What is shown of a step of the other stages, and under which name."""
+"""Figures of a step of the other stages, with their titles."""
 SHOWN_WHOLE = (
     "row left out",
     "rows left out",
@@ -35,28 +35,28 @@ EXPLAINED = {
         "Ray didn't start within 30 s, and waits no longer: too much else runs on this machine"
     ),
 }
-"""Errors that don't say what to do about them, and what is shown instead."""
+"""Errors without a remedy, and what is shown instead."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
-"""How verl says, once, how many steps there are."""
+"""verl's line with the number of steps."""
 LAST_WORDS = ("DataLoader worker", "vllm.v1.engine.exceptions.EngineDeadError")
-"""After the last step, Ray ends processes without waiting for what they started; PyTorch and vLLM call it an error."""
+"""Errors of PyTorch and vLLM after the last step, when Ray ends processes without waiting for their children."""
 RECENT = 5
-"""So many steps tell how long the rest will take."""
+"""Steps from which the remaining time is estimated."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 ALIKE = 3
-"""So many lines of errors are shown that differ in their numbers only: every episode may fail in the same way."""
+"""Most lines of errors that differ in their numbers only: every episode may fail in the same way."""
 NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9][0-9a-f]*")
 
 
 class Progress:
-    """Picks from a log what a user wants to see: each step's key figures, warnings of ours, errors.
+    """Filter of a log: each step's key figures, warnings of ours, errors.
 
     Args:
-        total: Number of steps; 0 where the log will say it.
+        total: Number of steps; 0 where the log will have it.
 
     Attributes:
-        reason: For which the training has ended itself; empty where it hasn't.
+        reason: Why the training has ended itself; empty where it hasn't.
     """
 
     def __init__(self, total: int = 0) -> None:
@@ -67,11 +67,7 @@ class Progress:
         self._errors: Counter[str] = Counter()
 
     def shown(self, line: str) -> str:
-        """What is shown of the log's next line.
-
-        Returns:
-            One line or several; empty for a line that nobody needs.
-        """
+        """Return the lines to show for the log's next line; mostly empty."""
         _, end, after = line.rstrip().partition(CANNOT_GO_ON)
         if end:
             self.reason = end + after
@@ -101,7 +97,7 @@ class Progress:
         return f" of {self._steps}" if self._steps else ""
 
     def _left(self, step: str, values: Mapping[str, str]) -> str:
-        """How long the rest of the steps will take if they are like the latest ones; empty where that can't be said."""
+        """Estimated time of the remaining steps; empty where it isn't known."""
         with contextlib.suppress(ValueError):
             self._seconds.append(float(_number(values.get("timing_s/step", ""), 3)))
             left = (self._steps - int(step)) * statistics.fmean(self._seconds)
@@ -110,7 +106,7 @@ class Progress:
         return ""
 
     def _error(self, line: str) -> str:
-        """An error's line, as long as there weren't many like it."""
+        """An error's line, unless there were many like it."""
         alike = NUMBERS.sub("", line)
         self._errors[alike] += 1
         if self._errors[alike] < ALIKE:
@@ -119,7 +115,7 @@ class Progress:
 
 
 def _is_last(shown: str) -> bool:
-    """Whether a step's line, ``step 20 of 20: ...``, is the last one's."""
+    """Return True if a step's line, ``step 20 of 20: ...``, is of the last step."""
     words = shown.split(":", 1)[0].split()
     return len(words) == 4 and words[1] == words[3]
 
@@ -155,7 +151,7 @@ def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _number(text: str, digits: int = 2, kind: str = "f") -> str:
-    """A figure, maybe written ``np.float64(1.5)``, with so many digits; a question mark for what is none."""
+    """A figure, maybe written ``np.float64(1.5)``, with so many digits; a question mark for any other text."""
     try:
         return f"{float(text.split('(')[-1].rstrip(')')):.{digits}{kind}}"
     except ValueError:

@@ -15,31 +15,25 @@ from agentic_video.launch.process import stop_with_launcher
 from agentic_video.utils.errors import SetupError
 
 START_SECONDS = 120.0
-"""How long a node may take to start."""
+"""Time limit of a node's start."""
 NODE_CPUS = 16
-"""What Ray counts on a node: logical resources, as verl's placement groups ask for more than a laptop has."""
+"""Logical CPUs of a node, as verl's placement groups ask for more than a laptop has."""
 STORE_BYTES = 512 << 20
 """Of a node's object store."""
 INHERITED = ("HOME", "PATH", "LANG")
-"""The variables that a node has of this command's environment: what a job needs must be handed to it."""
+"""Variables of this command's environment that a node gets: a job must hand over all others."""
 
 
 @contextlib.contextmanager
 def ray_nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Run so many Ray nodes for as long as the context lasts, each with one logical GPU.
-
-    They start with an empty environment, as nodes that a scheduler started long ago.
+    """Run Ray nodes for as long as the context lasts, each with one logical GPU and an empty environment.
 
     Args:
-        count: Number of nodes.
         folder: For their logs and sockets; a short path.
         environment: Environment variables of this command.
 
     Yields:
-        Environment variables of what joins the cluster: its address, and the token that it asks for.
-
-    Raises:
-        SetupError: A node didn't start.
+        Environment variables for joining the cluster: its address and its token.
     """
     token = folder / "token"
     token.write_text(uuid4().hex * 2, encoding="utf-8")
@@ -63,12 +57,12 @@ def ray_nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Itera
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nothing listens at."""
+    """Unused ports of the loopback."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 @contextlib.contextmanager

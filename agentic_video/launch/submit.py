@@ -32,17 +32,17 @@ NAMED = (
     "XDG_CACHE_HOME",
     SECRETS_FILE,
 )
-"""Environment variables that the job gets from this command's, beside those that every job's processes get
+"""Environment variables of this command that the job gets in addition to those of every job's processes
 (:func:`agentic_video.utils.secrets.forwarded`)."""
 EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", "site", ".cache", "**/__pycache__"]
-"""What of the repository the cluster gets no copy of."""
+"""Parts of the repository that aren't copied to the cluster."""
 MAX_COPIED = 512 * 2**20
 """Most bytes that Ray copies with a job."""
 POLL_SECONDS = 2.0
 PATIENCE_SECONDS = 300.0
-"""How long a job whose cluster doesn't answer any more is asked about: a head node or a tunnel may be restarted."""
+"""Time limit of asking about a job whose cluster has stopped answering: a head node or a tunnel may restart."""
 LOST_STATUS = 75
-"""Exit status where that was in vain, while the job may run on (``EX_TEMPFAIL``)."""
+"""Exit status afterwards, while the job may still run (``EX_TEMPFAIL``)."""
 
 
 def entrypoint(
@@ -56,16 +56,12 @@ def entrypoint(
 
 
 def copied(recipe: Path) -> dict[str, Any]:
-    """What the job gets a copy of: the recipe's repository; of a wheel nothing, as the nodes have it installed."""
+    """Runtime environment with a copy of the recipe's repository; of a wheel none, as the nodes have it installed."""
     return {} if recipe.parent == PACKAGED else {"working_dir": str(recipe.parents[1]), "excludes": EXCLUDED}
 
 
 def check_copied(recipe: Path) -> None:
-    """Make sure that Ray will copy the recipe's repository, before it packs gigabytes and refuses them.
-
-    Raises:
-        SetupError: It holds too much; the message names the largest part.
-    """
+    """Check the size of the recipe's repository before Ray packs gigabytes and refuses them."""
     if recipe.parent == PACKAGED:
         return
     # hidden ones are caches, which .gitignore names and Ray leaves out
@@ -94,14 +90,13 @@ def _bytes_in(part: Path) -> int:
 
 
 def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, environment: Mapping[str, str]) -> int:
-    """Submit, follow the log, and return 0 where the job succeeded, 1 where it didn't, :data:`LOST_STATUS` where that
-    can't be told any more; a dry run only prints the job's command.
+    """Submit a job and follow its log; a dry run only prints the job's command.
 
     The cluster's nodes must have this environment at the same path (or name their python in ``CLUSTER_PYTHON``).
     Interrupting the command leaves the job running.
 
-    Raises:
-        SetupError: The stage isn't GRPO, ``RAY_ADDRESS`` isn't set, or nothing answers there.
+    Returns:
+        0 where the job succeeded, 1 where it didn't, :data:`LOST_STATUS` where the cluster doesn't answer any more.
     """
     if options.stage != "grpo":
         raise SetupError(f"--submit is for GRPO's Ray job; {options.stage} runs under torchrun on the machine itself")
@@ -156,7 +151,7 @@ def _connect(address: str) -> "JobSubmissionClient":
 
 
 def _require_dashboard(address: str) -> None:
-    """Make sure that something answers at all: Ray's client waits for ever."""
+    """Check that something answers at all: Ray's client waits for ever."""
     import requests
 
     if not address.startswith(("http://", "https://")):

@@ -109,11 +109,12 @@ class Actor:
     def __init__(self, setting: ActorSetting):
         join_alone()
         import torch
-        from verl.workers.engine_workers import ActorRolloutRefWorker
+
+        from agentic_video.training.ppo.workers import VideoActorWorker
 
         self.setting = setting
         self._torch = torch
-        worker: Any = ActorRolloutRefWorker(config=setting.config(), role="actor")
+        worker: Any = VideoActorWorker(config=setting.config(), role="actor")
         self.worker = worker
         self.worker.init_model()
         model: Any = self.worker.actor.model_config

@@ -101,4 +101,4 @@ def test_real_commands_one_after_the_other(capsys: pytest.CaptureFixture[str]) -
     assert said.err.startswith("error: again ended with status ") and "the same command resumes it" in said.err
     assert Path("outputs/mine-reproduce-laptop/rows/rows.jsonl").is_file()
     assert cli.main(["reproduce", str(recipe), "--laptop", "--until", "rows"]) == 0
-    assert "[1/2] rows: whole (" in capsys.readouterr().out
+    assert "[1/2] rows: complete (" in capsys.readouterr().out

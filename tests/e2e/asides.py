@@ -26,9 +26,9 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
-from tests.conftest import MemorySource
 from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
+from tests.training.test_agent_loop import MemoryStore
 from tests.training.test_engine_images import Store
 
 SAMPLING = {"temperature": 0.0, "logprobs": True, "ignore_eos": True}
@@ -96,7 +96,7 @@ async def compare(checkpoint: Path) -> None:
 
         async def episode(system: Looker) -> tuple[Trajectory, TokenPolicy]:
             policy = TokenPolicy(VerlEngine(Client(ours), SAMPLING, "one"), chat_format, LIMITS, system)
-            return await play(system, policy, QA, MemorySource()), policy
+            return await play(system, policy, QA, MemoryStore()), policy
 
         trajectory, policy = await episode(Looker(side))
         plain, alone = await episode(Looker(side, asks=False))

@@ -43,12 +43,12 @@ def test_a_rehearsal(system: str, tmp_path: Path) -> None:
         first.send_signal(signal.SIGTERM)
         said, _ = first.communicate()
     assert first.returncode == 130, said
-    assert "stopped in sft; the same command goes on from here" in said
+    assert "stopped in sft; the same command resumes from here" in said
 
     with command(system, tmp_path) as second:
         said, _ = second.communicate()
     assert second.returncode == 0, said[-5000:]
-    assert "demonstrations: whole (" in said
+    assert "demonstrations: complete (" in said
     records = State(out).records
     assert list(records) == [stage.name for stage in stages] and all(record.finished for record in records.values())
     assert records["sft"].attempts == 2 and records["grpo"].attempts == 1
@@ -64,5 +64,5 @@ def test_a_rehearsal(system: str, tmp_path: Path) -> None:
 
     with command(system, tmp_path) as third:
         said, _ = third.communicate()
-    assert third.returncode == 0 and said.count(": whole (") == len(stages)
+    assert third.returncode == 0 and said.count(": complete (") == len(stages)
     assert State(out).records == records

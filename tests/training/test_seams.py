@@ -22,7 +22,7 @@ from agentic_video.toyworld.model import FAMILIES, FamilyName, ModelRecipe, buil
 from agentic_video.training.seams import patches
 from agentic_video.training.seams.__main__ import main
 from agentic_video.training.seams.patches import WatchedSocket
-from agentic_video.training.seams.table import VERL_SEAMS, VLLM_SEAMS, Seam, digest
+from agentic_video.training.seams.table import OVERRIDES, VERL_SEAMS, VLLM_SEAMS, Seam, changed, digest
 from tests.config.configs import composed
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
@@ -31,6 +31,10 @@ CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs
 @pytest.mark.parametrize("seam", [*VERL_SEAMS, *VLLM_SEAMS], ids=lambda seam: seam.patch.partition(":")[2])
 def test_the_installed_packages_are_those_that_the_patches_are_for(seam: Seam) -> None:
     assert seam.sources and not seam.changed()
+
+
+def test_verls_overridden_definitions_are_those_that_ours_are_for() -> None:
+    assert not changed(OVERRIDES)
 
 
 def test_a_changed_source_is_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transfer_queue
+from tensordict import TensorDict
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -15,8 +18,9 @@ from agentic_video.training.logs.episode_log import StoreMetrics
 from agentic_video.training.ppo import trainer as trainer_module
 from agentic_video.training.ppo.look_ahead import LookAhead
 from agentic_video.training.ppo.trainer import VideoAgentTrainer, VideoTrainer
-from agentic_video.training.ppo.untrained import Untrained
+from agentic_video.training.ppo.untrained import UntrainedRollouts
 from agentic_video.training.ppo.updates import EvenUpdates
+from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWorker
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
 from tests.training.episodes import QA, Queue, batch_of, episode
@@ -49,14 +53,38 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    before = (VideoTrainer, Untrained, EvenUpdates, *([LookAhead] if verl_mode == "sync" else []))
+    before = (VideoTrainer, UntrainedRollouts, EvenUpdates, *([LookAhead] if verl_mode == "sync" else []))
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is VideoTrainer._compute_metrics
     assert type(trainer)._validate is VideoTrainer._validate
     # by which a run's failed groups are counted
     assert trainer.replay_buffer.train_batch_size == config.data.train_batch_size
+    trainer._init_resource_pool_mgr()
+    worker = VideoDetachWorker if verl_mode == "separate_async" else VideoActorWorker
+    assert worker in {kind.__ray_actor_class__ for kind in trainer.role_worker_mapping.values()}
     # what the process that makes the router is given: a file on its own disk
     assert Path(trainer.config.actor_rollout_ref.rollout.router_config_path).is_file()
+
+
+def test_gaps_of_probabilities_are_logged_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {
+        "old_log_probs": [[0.5, 0.5, 0.9, 0.5], [0.5]],
+        "rollout_log_probs": [[0.5, 0.5, 0.1, 0.25], [0.5]],
+        "response_mask": [[1, 1, 0, 1], [1]],
+    }
+
+    def get(keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+        held = {name: [torch.tensor(row) for row in rows[name]] for name in select_fields}
+        held |= {name: [row.log() for row in held[name]] for name in select_fields[:2]}
+        nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in held.items()}
+        return TensorDict(nested, [2])
+
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
+    monkeypatch.setattr(PPOTrainerSync, "_compute_old_log_prob", lambda self, batch, metrics: batch)
+    metrics: dict[str, float] = {}
+    make_trainer()._compute_old_log_prob(batch_of(["a", "b"]), metrics)
+    name = "training/rollout_probs_diff_turn"
+    assert metrics == {f"{name}/1": 0.0, f"{name}/2": pytest.approx(0.25)}
 
 
 @pytest.mark.parametrize(("rows", "epochs"), [(16, 5), (79, 2), (7, 0)])

@@ -16,7 +16,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signa
 
 
 def open_descriptors() -> "list[int]":
-    """This process's, without the one that lists them."""
+    """Open file descriptors of this process, without the listing's own."""
     listed = [int(name) for name in os.listdir("/proc/self/fd")]
     found = []
     for number in listed:

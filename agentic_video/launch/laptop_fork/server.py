@@ -83,7 +83,7 @@ CONTEXT = "--serialized-runtime-env-context="
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: the socket that it listens on, and the script that replaces Python."""
 OPEN_FILES = 65536
-"""As many as Ray lets its processes have open, where that is allowed."""
+"""Ray's limit for its processes, where the system allows it."""
 OPTIONS = frozenset({"-u", "-B", "-s"})
 """Python's own options that a forked process may be asked for with: nothing of what they change matters to it."""
 
@@ -229,7 +229,7 @@ def _become(request: Request, server: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()  # Python's own generator is seeded anew by itself
+        numpy.random.seed()  # Python's own generator reseeds itself
 
 
 def _take_environment(variables: Mapping[str, str]) -> None:

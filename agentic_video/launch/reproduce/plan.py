@@ -1,4 +1,4 @@
-"""The plan of a reproduction for people: its data, its stages, what they cost, what is missing."""
+"""The plan of a reproduction: its data, its stages, their costs, and what is missing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from omegaconf import DictConfig
 
 from agentic_video.launch.options import LaunchOptions
-from agentic_video.launch.reproduce.chain import Chain, Stage
+from agentic_video.launch.reproduce.chain import ChainStage
 from agentic_video.launch.reproduce.reproduction import Reproduction, Step, profile_of, shown
 from agentic_video.launch.stage import size_overrides, total_steps, with_counts, with_workers
 from agentic_video.planning.job import CPUS_OF_A_GPU
@@ -22,23 +22,23 @@ NONE: Mapping[str, str] = MappingProxyType({})
 def plan_text(
     reproduction: Reproduction, missing: Sequence[str], gpus: int = 0, environment: Mapping[str, str] = NONE
 ) -> str:
-    """The plan for people: data, stages, what is missing.
+    """The plan as text.
 
     Args:
         missing: See :meth:`Reproduction.missing`.
         gpus: Of this machine; 0 plans for those of the recipe.
-        environment: Environment variables.
     """
     chain, options, steps = reproduction.chain, reproduction.options, reproduction.steps
     if chain.mode == "laptop":
         lines = [
             f"REHEARSAL of {chain.paper} on the synthetic world: tiny models, made-up videos, a few steps, no GPU.",
-            "It shows that every stage works and hands on to the next. None of its figures is the paper's, or "
-            "comparable.",
+            "It shows that every stage works with the next. None of its figures is the paper's, or comparable.",
         ]
+        cost = chain.took or NOT_MEASURED
     else:
         lines = [f"{chain.paper}, as published: from {reproduction.base} to the table of its benchmarks."]
         lines += [f"note: {remark}" for remark in chain.remarks]
+        cost = f"of stages without a line of it above, {NOT_MEASURED}"
     lines += [f"folder: {shown(options.out)}"]
     stages = [stage for stage in reproduction.stages if not stage.left_out]
     if downloads := reproduction.downloads(stages):
@@ -52,19 +52,17 @@ def plan_text(
     lines += ["", "stages:"]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(reproduction, number, step, gpus, environment)
-    lines += [f"  {len(steps) + 1:2}. table [always]: {shown(options.out / 'table.md')}"]
-    lines += ["", f"cost: {_cost(chain)}"]
-    if problems := [*reproduction.changed(), *missing]:
-        lines += ["", f"missing ({len(problems)}):", *(f"  - {line}" for line in problems)]
-    else:
-        lines += ["", "nothing is missing"]
+    lines += [f"  {len(steps) + 1:2}. table [always]: {shown(options.out / 'table.md')}", "", f"cost: {cost}", ""]
+    problems = [*reproduction.changed(), *missing]
+    lines += (
+        [f"missing ({len(problems)}):", *(f"  - {line}" for line in problems)] if problems else ["nothing is missing"]
+    )
     return "\n".join(lines)
 
 
 def _step_lines(
     reproduction: Reproduction, number: int, step: Step, gpus: int, environment: Mapping[str, str]
 ) -> Iterator[str]:
-    """The lines about a stage."""
     stage = step.stage
     source = f" ({stage.source})" if stage.source else ""
     yield f"  {number:2}. {stage.name} [{step.action}]: {stage.about}{source}"
@@ -76,19 +74,8 @@ def _step_lines(
             yield f"      cost: {cost}"
 
 
-def _cost(chain: Chain) -> str:
-    if chain.mode == "laptop":
-        return chain.took or NOT_MEASURED
-    return f"of stages without a line of it above, {NOT_MEASURED}"
-
-
-def cost_of(reproduction: Reproduction, stage: Stage, gpus: int = 0, environment: Mapping[str, str] = NONE) -> str:
-    """What is known of a stage's time and memory, in one line; empty where nothing is.
-
-    Args:
-        gpus: See :func:`plan_text`.
-        environment: Environment variables.
-    """
+def cost_of(reproduction: Reproduction, stage: ChainStage, gpus: int = 0, environment: Mapping[str, str] = NONE) -> str:
+    """Known time and memory of a stage, in one line; empty where nothing is known. See :func:`plan_text`."""
     if reproduction.chain.mode == "laptop":
         return ""
     published = f"the paper: {stage.cost}" if stage.cost else ""
@@ -102,8 +89,8 @@ def cost_of(reproduction: Reproduction, stage: Stage, gpus: int = 0, environment
     return "; ".join(filter(None, [planned, published]))
 
 
-def _launched(reproduction: Reproduction, stage: Stage, gpus: int, environment: Mapping[str, str]) -> DictConfig:
-    """A GRPO stage's config as the launcher fits it to the machines that there are."""
+def _launched(reproduction: Reproduction, stage: ChainStage, gpus: int, environment: Mapping[str, str]) -> DictConfig:
+    """A GRPO stage's config as the launcher fits it to the available machines."""
     profile = profile_of(stage.words, "cluster")
     words = tuple(reproduction.overrides(stage))
     config = reproduction.config(stage)
@@ -115,8 +102,8 @@ def _launched(reproduction: Reproduction, stage: Stage, gpus: int, environment: 
     return with_workers(config, config.trainer.nnodes, CPUS_OF_A_GPU * config.trainer.n_gpus_per_node, words)
 
 
-def _planned(plan: Plan, stage: Stage, config: DictConfig) -> str:
-    """The planner's word on a GRPO stage: memory, and the least that a step takes; computed, not measured."""
+def _planned(plan: Plan, stage: ChainStage, config: DictConfig) -> str:
+    """Memory and least seconds of a GRPO stage, computed and not measured."""
     peak = max(plan.gpu, key=lambda phase: phase.total)
     machines, least = plan.job.machines, max(plan.seconds.values(), default=0.0)
     text = (

@@ -1,4 +1,4 @@
-"""A reproduction's table: its evaluations beside the published numbers, or beside the synthetic world's figures."""
+"""A reproduction's table: its evaluations next to the published numbers, or the synthetic world's figures."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,26 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.converters import CONVERTERS
+from agentic_video.converters.base import ProblemKind
 from agentic_video.evaluation.published import PublishedScore, published
 from agentic_video.evaluation.report import mean_frames, percent, table
 from agentic_video.evaluation.suites import ACCURACY
-from agentic_video.launch.reproduce.chain import Chain, Row, Stage
-from agentic_video.launch.reproduce.conversions import BAD, lacking, reports_of
-from agentic_video.launch.reproduce.reproduction import Reproduction, option_of
+from agentic_video.launch.reproduce.chain import Chain, ChainStage, TableRow
+from agentic_video.launch.reproduce.reproduction import Reproduction, lacking, option_of, reports_of
 from agentic_video.utils.journal import write_whole
 
 TABLE = "table.md"
+BAD: tuple[ProblemKind, ...] = ("bad_row", "duplicate_id", "unsupported")
+"""Reasons to leave rows out that hold for everyone with the published files."""
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """How many questions the rows of a benchmark have.
-
-    Attributes:
-        official: As published.
-        bad: That the published files hold and nobody can play as they are.
-        lacking: That were left out because their videos weren't there.
-    """
+class QuestionCount:
+    """Questions of a benchmark: published, unplayable as they were published, and without their videos here."""
 
     official: int
     bad: int = 0
@@ -34,46 +30,41 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """An evaluation of the table.
+class TableEntry:
+    """A row of the table.
 
     Attributes:
-        row: What it stands for.
-        report: What its ``report.json`` says; None where it wasn't played.
+        report: Its ``report.json``; None where it wasn't played.
         benchmark: Of its rows; None where no number of questions is published.
     """
 
-    row: Row
+    row: TableRow
     report: Mapping[str, Any] | None = None
-    benchmark: Benchmark | None = None
+    benchmark: QuestionCount | None = None
 
 
 def write_table(reproduction: Reproduction) -> str:
-    """Write ``table.md`` into a reproduction's folder.
-
-    Returns:
-        Its text.
-    """
+    """Write ``table.md`` into a reproduction's folder; returns its text."""
     found = []
     for stage in reproduction.stages:
         if stage.row is not None and not stage.left_out:
             report = reproduction.path(stage.name, "report")
             benchmark = benchmark_of(reproduction, stage)
-            found.append(Evaluated(stage.row, None if report is None else read_report(report), benchmark))
+            found.append(TableEntry(stage.row, None if report is None else read_report(report), benchmark))
     text = table_text(reproduction.chain, found)
     write_whole(reproduction.options.out / TABLE, [text])
     return text
 
 
 def read_report(file: Path) -> Mapping[str, Any]:
-    """What an evaluation's ``report.json`` says."""
+    """Read an evaluation's ``report.json``."""
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def benchmark_of(reproduction: Reproduction, stage: Stage) -> Benchmark | None:
-    """How many questions the rows of an evaluation have; None where that isn't published of all of them.
+def benchmark_of(reproduction: Reproduction, stage: ChainStage) -> QuestionCount | None:
+    """Count the questions of an evaluation's rows; None where that isn't published of all of them.
 
-    It is what the conversions of its rows report, or, where rows without a report are given, what converters know.
+    Conversions report it; of given rows without a report, converters know it.
     """
     found = []
     for name, output in stage.places:
@@ -86,12 +77,12 @@ def benchmark_of(reproduction: Reproduction, stage: Stage) -> Benchmark | None:
         if not official:
             return None
         counts = report.get("counts", {})
-        found.append(Benchmark(official, sum(counts.get(kind, 0) for kind in BAD), lacking(report)))
-    official, bad, lack = (sum(getattr(one, name) for one in found) for name in ("official", "bad", "lacking"))
-    return Benchmark(official, bad, lack) if found else None
+        found.append(QuestionCount(official, sum(counts.get(kind, 0) for kind in BAD), lacking(report)))
+    official, bad, lack = (sum(getattr(count, name) for count in found) for name in ("official", "bad", "lacking"))
+    return QuestionCount(official, bad, lack) if found else None
 
 
-def _official(maker: Stage) -> int | None:
+def _official(maker: ChainStage) -> int | None:
     """The published number of questions of the split that a conversion makes."""
     converter = CONVERTERS.get(maker.words[1])
     if converter is None:
@@ -100,13 +91,8 @@ def _official(maker: Stage) -> int | None:
     return split.rows if split else None
 
 
-def table_text(chain: Chain, rows: Sequence[Evaluated]) -> str:
-    """The table as Markdown.
-
-    Args:
-        chain: The reproduction's; a rehearsal's table has no published number.
-        rows: Its evaluations.
-    """
+def table_text(chain: Chain, rows: Sequence[TableEntry]) -> str:
+    """The table as Markdown; a rehearsal's has no published number."""
     if chain.mode == "laptop":
         head = [
             f"# {chain.paper}: a rehearsal on the synthetic world",
@@ -118,10 +104,10 @@ def table_text(chain: Chain, rows: Sequence[Evaluated]) -> str:
         if left_out := [stage.name for stage in chain.stages if stage.left_out]:
             head[-1:] = ["", f"Not rehearsed, as the plan says why: {', '.join(left_out)}.", ""]
         columns: tuple[str, ...] = ("evaluated", "accuracy %", "±", "episodes", "synthetic world %")
-        cells = [_rehearsed(one.row, one.report) for one in rows]
+        cells = [_rehearsed(entry.row, entry.report) for entry in rows]
         return "\n".join([*head, *table(columns, cells)]) + "\n"
     head = [
-        f"# {chain.paper}: reproduced, beside the published numbers",
+        f"# {chain.paper}: reproduced, next to the published numbers",
         "",
         "Accuracy in percent; ± is the standard error of this run. Rows that couldn't be played count as wrong.",
         "A benchmark that was asked in part isn't compared: the note says how many of its questions were asked.",
@@ -129,11 +115,11 @@ def table_text(chain: Chain, rows: Sequence[Evaluated]) -> str:
     ]
     columns = ("benchmark", "model", "questions", "this run", "±", "frames")
     columns += ("published", "difference", "frames", "where", "note")
-    cells = [cell for one in rows for cell in _compared(chain.paper, one)]
+    cells = [cell for entry in rows for cell in _compared(chain.paper, entry)]
     return "\n".join([*head, *table(columns, cells)]) + "\n"
 
 
-def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _rehearsed(row: TableRow, report: Mapping[str, Any] | None) -> tuple[str, ...]:
     figure = "-" if row.figure is None else f"{row.figure:.1f}"
     if report is None:
         return (row.benchmark, "not played", "", "", figure)
@@ -147,21 +133,20 @@ def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
     )
 
 
-def numbers_of(paper: str, row: Row) -> list[PublishedScore]:
-    """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of as many
-    frames as the row says."""
+def numbers_of(paper: str, row: TableRow) -> list[PublishedScore]:
+    """The paper's own published numbers of a row, with its usual number of calls and as many frames."""
     return [
-        one
-        for one in published()
-        if (one.paper, one.benchmark, one.model) == (paper, row.benchmark, row.model)
-        and one.calls is None
-        and row.table in ("", one.table)
-        and row.frames in (None, one.frames)
+        number
+        for number in published()
+        if (number.paper, number.benchmark, number.model) == (paper, row.benchmark, row.model)
+        and number.calls is None
+        and row.table in ("", number.table)
+        and row.frames in (None, number.frames)
     ]
 
 
-def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
-    """A row of the table, one for each published number of the same model on the same benchmark."""
+def _compared(paper: str, evaluated: TableEntry) -> list[tuple[str, ...]]:
+    """Cells of an evaluation: a row for each published number of the same model on the same benchmark."""
     row, report = evaluated.row, evaluated.report
     mean, own, notes = None, ("", "not played", ""), []
     if report is not None:
@@ -182,21 +167,22 @@ def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
             notes.append(score["problem"])
     cells: list[tuple[str, ...]] = []
     found: list[PublishedScore | None] = [*numbers_of(paper, row)]
-    for one in found or [None]:
-        said = ("-", "-", "-", "")
-        if one is not None:
-            gap = "-" if mean is None else f"{100 * mean - one.accuracy:+.1f}"
-            said = (f"{one.accuracy:.1f}", gap, "-" if one.frames is None else f"{one.frames:g}", one.table)
-        note = "; ".join(filter(None, [*notes, one.note if one else "no published number"]))
-        frames = "" if report is None else mean_frames(report, one.frame_tokens if one else None)
-        cells.append((row.benchmark, row.model, *own, frames, *said, note))
+    for number in found or [None]:
+        theirs = ("-", "-", "-", "")
+        if number is not None:
+            gap = "-" if mean is None else f"{100 * mean - number.accuracy:+.1f}"
+            frames = "-" if number.frames is None else f"{number.frames:g}"
+            theirs = (f"{number.accuracy:.1f}", gap, frames, number.table)
+        note = "; ".join(filter(None, [*notes, number.note if number else "no published number"]))
+        own_frames = "" if report is None else mean_frames(report, number.frame_tokens if number else None)
+        cells.append((row.benchmark, row.model, *own, own_frames, *theirs, note))
     return cells
 
 
-def _share(asked: int, benchmark: Benchmark | None) -> tuple[bool, str]:
-    """Whether an evaluation asked a part of a benchmark only, and what is said of that; empty where it asked all."""
+def _share(asked: int, benchmark: QuestionCount | None) -> tuple[bool, str]:
+    """Return True if an evaluation asked a part of a benchmark only, and the note about it."""
     if benchmark is None or asked == benchmark.official:
         return False, ""
     without = f", {benchmark.lacking:,} lack their video" if benchmark.lacking else ""
-    said = f"{asked:,} of {benchmark.official:,} official questions{without}"
-    return benchmark.official - asked > benchmark.bad, said
+    note = f"{asked:,} of {benchmark.official:,} official questions{without}"
+    return benchmark.official - asked > benchmark.bad, note

@@ -6,7 +6,7 @@
 import sys
 from importlib.util import find_spec
 
-from agentic_video.training.seams.table import VERL_SEAMS, VLLM_SEAMS
+from agentic_video.training.seams.table import OVERRIDES, VERL_SEAMS, VLLM_SEAMS, changed
 
 
 def main() -> int:
@@ -17,12 +17,14 @@ def main() -> int:
         if find_spec(package) is None:
             state = f"{package} is not installed"
         else:
-            changed = seam.changed()
-            reread += changed
-            state = f"CHANGED: {', '.join(changed)}" if changed else "unchanged"
+            differing = seam.changed()
+            reread += differing
+            state = f"CHANGED: {', '.join(differing)}" if differing else "unchanged"
         where = " (CPU only)" if seam.cpu_only else ""
         print(f"{seam.module}: {seam.patch.partition(':')[2]}{where}\n    why: {seam.reason}")
         print(f"    issue: {seam.issue}\n    source: {state}")
+    reread += changed(OVERRIDES)
+    print(f"{len(OVERRIDES)} definitions of verl that our subclasses override")
     if reread:
         print("\nRead again, then update the digests in agentic_video/training/seams/table.py:", *reread, sep="\n  ")
     return 1 if reread else 0

@@ -37,7 +37,7 @@ class Seam:
 
     def changed(self) -> list[str]:
         """Definitions that differ in the installed packages."""
-        return [name for name, known in self.sources.items() if digest(name) != known]
+        return changed(self.sources)
 
 
 VERL_SEAMS = (
@@ -177,6 +177,54 @@ VLLM_SEAMS = (
     ),
 )
 """Applied in vLLM's own processes."""
+
+OVERRIDES: Mapping[str, str] = {
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._init_resource_pool_mgr": "b55a97800491",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._build_replay_buffer": "6f86000f22fb",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._init_dataloader": "408844c11e0c",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._load_checkpoint": "686e8d6e0f61",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._save_checkpoint": "fe53d9935ee2",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._fetch_one_gen_batch": "f10845ab643e",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_old_log_prob": "83f5ebb52f22",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_advantage": "88d9c72a30f7",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_metrics": "610f09e74f42",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._validate": "163961d26416",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._balance_batch": "a75e85a91778",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._get_required_batch_multiple": "9e9322b25a2a",
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._update_actor": "82879aeff227",
+    "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync.on_sample_end": "703846930afc",
+    "verl.trainer.ppo.v1.replay_buffer:ReplayBuffer": "85c712c7e7d2",
+    "verl.trainer.ppo.v1.replay_buffer:ReplayBufferAsync": "49ba4ab460af",
+    "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ": "7985565caad8",
+    "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ.generate_sequences": "b6a939140ccb",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._run_agent_loop": "b374079bf2f0",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._compute_score": "5c39f48fa42d",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._compute_multi_modal_inputs": "57ce6f0ea395",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._compute_position_ids": "b8fb375b0b2c",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopBase.__init__": "90e1947e62b8",
+    "verl.workers.engine_workers:ActorRolloutRefWorker.init_model": "8bf2619c9dbf",
+    "verl.workers.engine_workers:TrainingWorker.__init__": "fe547d65afba",
+    "verl.experimental.separation.engine_workers:DetachActorWorker": "b221a0407051",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngine.initialize": "0264a3806e8b",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngine._build_lora_module": "52d173ed9ca9",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithLMHead.prepare_model_inputs": "ef54213906ac",
+    "verl.workers.engine.base:BaseEngine.train_batch": "624bdd4d515d",
+    "verl.utils.checkpoint.checkpoint_manager:BaseCheckpointManager": "061d71d1375b",
+    "verl.utils.checkpoint.fsdp_checkpoint_manager:FSDPCheckpointManager.load_checkpoint": "901122dd65ca",
+    "verl.trainer.sft_trainer:SFTTrainer._build_dataloader": "a0d53ad363f5",
+    "verl.trainer.sft_trainer:SFTTrainer._build_ckpt_handler": "cad1a277c107",
+    "verl.trainer.sft_trainer:SFTTrainer._init_engine": "91257b44629d",
+    "verl.utils.checkpoint.checkpoint_handler:CheckpointHandler._determine_resume_path": "03727f8837f6",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer.run_server": "c7aea4516a11",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer.generate": "ea45828267c4",
+    "verl.workers.rollout.router:GlobalRequestLoadBalancer": "5efcff5b4088",
+}
+"""Digests of verl's definitions that our subclasses override or rely on."""
+
+
+def changed(sources: Mapping[str, str]) -> list[str]:
+    """Definitions whose digest differs in the installed packages."""
+    return [name for name, known in sources.items() if digest(name) != known]
 
 
 def digest(name: str) -> str | None:

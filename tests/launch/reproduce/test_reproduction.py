@@ -9,7 +9,7 @@ import pytest
 
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.launch.reproduce import reproduction as module
-from agentic_video.launch.reproduce.chain import Stage, read_chain
+from agentic_video.launch.reproduce.chain import ChainStage, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import (
     ReproduceOptions,
@@ -19,7 +19,7 @@ from agentic_video.launch.reproduce.reproduction import (
     put_in,
 )
 from agentic_video.launch.reproduce.run import run_steps
-from agentic_video.launch.reproduce.state import Record, State, difference
+from agentic_video.launch.reproduce.state import StageRecord, State, difference
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 from tests.launch.reproduce.chains import STAGES, actions, chain_of, reproduction
@@ -42,48 +42,48 @@ class TestAfterARun:
         assert run_steps(reproduction(tmp_path), {}) == 0
 
     def test_whole_stages_stay(self, tmp_path: Path) -> None:
-        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "whole")
+        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "complete")
 
     def test_a_changed_download_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "data" / "raw" / "rows.json").write_text("[1, 2]")
         made = reproduction(tmp_path)
-        assert actions(made) == {"rows": "changed", "taught": "whole", "judged": "whole"}
+        assert actions(made) == {"rows": "changed", "taught": "complete", "judged": "complete"}
         (line,) = made.changed()
         assert line.startswith("rows: its input data/raw changed since it was made in ")
         assert "--redo rows makes it and what follows again, --keep rows takes it as it is" in line
 
     def test_a_changed_output_is_said_where_it_is_read(self, tmp_path: Path) -> None:
         (tmp_path / "out" / "rows" / "rows.jsonl").write_text("[3]")
-        assert actions(reproduction(tmp_path)) == {"rows": "whole", "taught": "changed", "judged": "changed"}
+        assert actions(reproduction(tmp_path)) == {"rows": "complete", "taught": "changed", "judged": "changed"}
 
     def test_a_changed_command_is_said(self, tmp_path: Path) -> None:
         made = reproduction(tmp_path, words=(("taught", "--more=1"),))
-        assert actions(made) == {"rows": "whole", "taught": "changed", "judged": "whole"}
+        assert actions(made) == {"rows": "complete", "taught": "changed", "judged": "complete"}
         assert made.changed()[0].startswith("taught: its command changed (now with --more=1) since")
 
     def test_redo_makes_what_follows_again(self, tmp_path: Path) -> None:
         made = reproduction(tmp_path, redo=("taught",))
-        assert actions(made) == {"rows": "whole", "taught": "again", "judged": "again"}
+        assert actions(made) == {"rows": "complete", "taught": "again", "judged": "again"}
 
     def test_keep(self, tmp_path: Path) -> None:
         (tmp_path / "data" / "raw" / "rows.json").write_text("[1, 2]")
         made = reproduction(tmp_path, keep=("rows",))
-        assert actions(made) == {"rows": "keep", "taught": "whole", "judged": "whole"}
+        assert actions(made) == {"rows": "keep", "taught": "complete", "judged": "complete"}
         assert run_steps(made, {}) == 0
-        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "whole")
+        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "complete")
         with pytest.raises(SetupError, match="rows: either made again or kept, not both"):
             _ = reproduction(tmp_path, keep=("rows",), redo=("rows",)).steps
 
     def test_an_output_that_is_gone_is_made_again_only_for_who_needs_it(self, tmp_path: Path) -> None:
         (tmp_path / "out" / "rows" / "rows.jsonl").unlink()
-        assert actions(reproduction(tmp_path)) == {"rows": "not needed", "taught": "whole", "judged": "whole"}
+        assert actions(reproduction(tmp_path)) == {"rows": "not needed", "taught": "complete", "judged": "complete"}
         (tmp_path / "out" / "judged" / "report.json").unlink()
         made = reproduction(tmp_path)
         assert actions(made) == {"rows": "again", "taught": "changed", "judged": "again"}
         assert made.changed()[0].startswith("taught: its input rows is made again")
 
     def test_until(self, tmp_path: Path) -> None:
-        assert actions(reproduction(tmp_path, until="taught")) == {"rows": "whole", "taught": "whole"}
+        assert actions(reproduction(tmp_path, until="taught")) == {"rows": "complete", "taught": "complete"}
 
 
 def test_given_outputs_need_no_stage(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_words_for_a_stage_that_is_left_out(tmp_path: Path) -> None:
 def test_a_folder_that_has_been_moved_is_the_same(tmp_path: Path, program: None) -> None:
     assert run_steps(reproduction(tmp_path / "a"), {}) == 0
     (tmp_path / "a").rename(tmp_path / "b")
-    assert set(actions(reproduction(tmp_path / "b")).values()) == {"whole"}
+    assert set(actions(reproduction(tmp_path / "b")).values()) == {"complete"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_another_judge_or_other_weights_are_noticed(tmp_path: Path) -> None:
     chain, state = read_chain(RECIPES / "videozoomer", "paper"), State(tmp_path / "out")
     agent, plain, rows = (chain.stage(f"{who}-lvbench") for who in ("agent", "base", "rows"))
 
-    def said(stage: Stage, **settings: str) -> str:
+    def said(stage: ChainStage, **settings: str) -> str:
         before = Reproduction(chain, options, state).settings(stage)
         changed = replace(options, settings={**named, **settings})
         if not settings:
@@ -287,10 +287,10 @@ def test_what_failed_on_wrong_data_and_made_nothing_just_runs_when_they_are_mend
     assert run_steps(reproduction(tmp_path, *stages), {}) == 1
     rows.write_text("[1]")
     made = reproduction(tmp_path, *stages)
-    assert actions(made) == {"rows": "go on", "taught": "run", "judged": "run"} and made.changed() == []
+    assert actions(made) == {"rows": "resume", "taught": "run", "judged": "run"} and made.changed() == []
     assert "and made nothing; since then its input data/raw changed" in made.steps[0].note
     assert run_steps(made, {}) == 0
-    assert set(actions(reproduction(tmp_path, *stages)).values()) == {"whole"}
+    assert set(actions(reproduction(tmp_path, *stages)).values()) == {"complete"}
 
 
 @pytest.mark.usefixtures("program")
@@ -319,15 +319,15 @@ def converted(folder: Path, words: str = "", **more: Any) -> Reproduction:
     report = {"rows": 3, "limit": None, "counts": {"missing_video": 9}, **more}
     (home / "rows.report.json").write_text(json.dumps(report))
     settings = before.settings(before.stages[0])
-    before.state.write("rows", Record({**settings, **more.get("settings", {})}, finished="then"))
+    before.state.write("rows", StageRecord(replace(settings, **more.get("settings", {})), finished="then"))
     return reproduction(folder, stage, mode="paper")
 
 
 def test_videos_that_came_later_are_said_where_some_were_missing(tmp_path: Path) -> None:
     made = converted(tmp_path)
-    assert actions(made) == {"rows": "whole"}
+    assert actions(made) == {"rows": "complete"}
     (tmp_path / "data" / "raw" / "1.mp4").write_text("another")  # isn't looked into
-    assert actions(Reproduction(made.chain, made.options, made.state)) == {"rows": "whole"}
+    assert actions(Reproduction(made.chain, made.options, made.state)) == {"rows": "complete"}
     deep = tmp_path / "data" / "raw" / "deep"
     deep.mkdir()
     (deep / "2.MP4").write_text("2")
@@ -353,7 +353,7 @@ def test_a_plan_looks_through_a_folder_of_videos_once(tmp_path: Path, monkeypatc
     assert actions(made) == {"a": "run", "b": "run"}
     assert looked == [tmp_path / "data" / "raw"]
     # a stage that starts is looked at anew
-    assert made.settings(made.stages[0])["videos"] == "names" and len(looked) == 2
+    assert made.settings(made.stages[0]).videos == "names" and len(looked) == 2
 
 
 @pytest.mark.parametrize(
@@ -369,4 +369,4 @@ def test_videos_that_change_nothing(tmp_path: Path, words: str, more: dict[str, 
     (tmp_path / "data" / "other").mkdir(parents=True)
     made = converted(tmp_path, words, **more)
     (tmp_path / "data" / "raw" / "2.mp4").write_text("2")
-    assert actions(made) == {"rows": "whole"}
+    assert actions(made) == {"rows": "complete"}

@@ -27,7 +27,7 @@ def test_a_chain_is_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert log.startswith("$ TRAIN_FILES=") and log.endswith("copied 1\n")
     times = (out / "taught" / "model.bin").stat().st_mtime_ns
     assert run_steps(reproduction(tmp_path), {}) == 0
-    assert "[2/4] taught: whole (" in capsys.readouterr().out
+    assert "[2/4] taught: complete (" in capsys.readouterr().out
     assert (out / "taught" / "model.bin").stat().st_mtime_ns == times
 
 
@@ -46,8 +46,8 @@ def test_a_failure_names_the_log_and_what_follows_is_not_run(
     )
     assert not (tmp_path / "out" / "three").exists()
     assert actions(reproduction(tmp_path, STAGES[0], stage("fail"), after)) == {
-        "rows": "whole",
-        "two": "go on",
+        "rows": "complete",
+        "two": "resume",
         "three": "run",
     }
 
@@ -64,9 +64,9 @@ def test_the_same_command_goes_on_in_the_same_folder(tmp_path: Path, capsys: pyt
 def test_what_is_incomplete_may_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chain = (stage("fail-once {folder}/mark", makes={"mark": "mark"}),)
     assert run_steps(reproduction(tmp_path, *chain), {}) == 1
-    assert "or --keep two goes on with what it has made" in capsys.readouterr().err
+    assert "or --keep two continues with what it has made" in capsys.readouterr().err
     kept = reproduction(tmp_path, *chain, keep=("two",))
-    assert run_steps(kept, {}) == 0 and actions(reproduction(tmp_path, *chain)) == {"two": "whole"}
+    assert run_steps(kept, {}) == 0 and actions(reproduction(tmp_path, *chain)) == {"two": "complete"}
 
 
 def test_a_command_that_makes_nothing_has_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_again_sets_aside(tmp_path: Path) -> None:
     assert sorted(one.name for one in (out / "set-aside").iterdir()) == ["judged-1", "taught-1"]
     assert (out / "set-aside" / "taught-1" / "model.bin").read_text() == "[1]"
     assert reproduction(tmp_path).state.records["taught"].attempts == 1
-    assert set(actions(reproduction(tmp_path)).values()) == {"whole"}
+    assert set(actions(reproduction(tmp_path)).values()) == {"complete"}
 
 
 def test_variables(tmp_path: Path) -> None:
@@ -124,15 +124,15 @@ def test_one_command_at_a_time(tmp_path: Path) -> None:
         while not mark.exists():
             assert first.poll() is None
             time.sleep(0.05)
-        with pytest.raises(SetupError, match="another command is at it"):
+        with pytest.raises(SetupError, match="another command runs there"):
             run_steps(reproduction(tmp_path, *waiting), {})
         first.send_signal(signal.SIGTERM)
         assert first.wait(20) == 130
-        assert first.stderr is not None and "stopped in two; the same command goes on from here" in first.stderr.read()
+        assert first.stderr is not None and "stopped in two; the same command resumes from here" in first.stderr.read()
     finally:
         first.kill()
         first.wait()
-    assert actions(reproduction(tmp_path, *waiting)) == {"two": "go on"}
+    assert actions(reproduction(tmp_path, *waiting)) == {"two": "resume"}
 
 
 def test_a_process_that_stays_behind_is_not_waited_for(tmp_path: Path) -> None:

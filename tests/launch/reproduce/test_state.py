@@ -3,16 +3,17 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentic_video.launch.reproduce.state import Record, State, difference, identity
+from agentic_video.launch.reproduce.state import StageRecord, StageSettings, State, difference, fingerprint
 from agentic_video.utils.errors import SetupError
 from tests.launch.reproduce.chains import chain_of
 
 
 def test_records_come_back(tmp_path: Path) -> None:
-    record = Record({"command": "a b", "inputs": {"x.y": "1"}, "config": {}}, "2026-01-01 10:00 UTC", 3.5, 2)
+    record = StageRecord(StageSettings("a b", {"x.y": "1"}), "2026-01-01 10:00 UTC", 3.5, 2)
     State(tmp_path).write("sft", record)
     assert State(tmp_path).records == {"sft": record}
 
@@ -79,42 +80,42 @@ def test_set_aside(tmp_path: Path) -> None:
 def test_a_file_is_what_it_holds(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("1")
-    before = identity(file)
+    before = fingerprint(file)
     os.utime(file, (0, 0))
-    assert identity(file) == before
+    assert fingerprint(file) == before
     file.write_text("2")
-    assert identity(file) != before
+    assert fingerprint(file) != before
 
 
 def test_a_checkpoint_is_its_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_text("1")
-    before = identity(tmp_path)
+    before = fingerprint(tmp_path)
     os.utime(tmp_path / "model.safetensors", (0, 0))
-    assert identity(tmp_path) != before
+    assert fingerprint(tmp_path) != before
 
 
 def test_a_folder_of_downloads_is_its_annotations(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text("1")
-    before = identity(tmp_path)
+    before = fingerprint(tmp_path)
     (tmp_path / "video.mp4").write_text("1")
     os.utime(tmp_path / "rows.json", (0, 0))
-    assert identity(tmp_path) == before
+    assert fingerprint(tmp_path) == before
     (tmp_path / "more.json").write_text("1")
-    assert identity(tmp_path) != before
+    assert fingerprint(tmp_path) != before
     (tmp_path / "more.json").unlink()
     (tmp_path / "rows.json").write_text("2")
-    assert identity(tmp_path) != before, "as long, but not the same"
+    assert fingerprint(tmp_path) != before, "as long, but not the same"
     (tmp_path / "rows.json").write_text("1")
     (tmp_path / ".cache").mkdir()
     (tmp_path / ".cache" / "x.json").write_text("1")
-    assert identity(tmp_path) == before
+    assert fingerprint(tmp_path) == before
     (tmp_path / "json" / "deep").mkdir(parents=True)
     (tmp_path / "json" / "deep" / "x.parquet").write_text("1")
-    deep = identity(tmp_path)
+    deep = fingerprint(tmp_path)
     assert deep != before, "converters find it there"
     (tmp_path / "json" / "deep" / "x.parquet").write_text("2")
-    assert identity(tmp_path) != deep
+    assert fingerprint(tmp_path) != deep
 
 
 def test_annotations_in_a_linked_folder_count(tmp_path: Path) -> None:
@@ -122,28 +123,28 @@ def test_annotations_in_a_linked_folder_count(tmp_path: Path) -> None:
     elsewhere.mkdir()
     folder.mkdir()
     (elsewhere / "rows.json").write_text("1")
-    before = identity(folder)
+    before = fingerprint(folder)
     (folder / "linked").symlink_to(elsewhere)
-    linked = identity(folder)
+    linked = fingerprint(folder)
     assert linked != before
     (elsewhere / "back").symlink_to(folder)
-    assert identity(folder) == linked
+    assert fingerprint(folder) == linked
     (elsewhere / "rows.json").write_text("2")
-    assert identity(folder) != linked
+    assert fingerprint(folder) != linked
 
 
 def test_nothing_is_nothing(tmp_path: Path) -> None:
-    assert identity(tmp_path / "nothing") == ""
+    assert fingerprint(tmp_path / "nothing") == ""
 
 
-SETTINGS = {"command": "agentic-video run r a=1", "inputs": {"x.y": "1"}, "config": {"a.b": 1, "c": "x"}}
+SETTINGS = StageSettings("agentic-video run r a=1", {"x.y": "1"}, config={"a.b": 1, "c": "x"})
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({}, ""),
-        ({"inputs": {"x.y": ""}}, ""),  # isn't there now: nothing can be said
+        ({"inputs": {"x.y": ""}}, ""),  # is missing now
         ({"inputs": {"x.y": "2"}}, "its input x.y changed"),
         ({"inputs": {"x.y": "1", "z.w": "1"}}, "its input z.w changed"),
         ({"command": "agentic-video run r a=2"}, "its command changed (now without a=1, with a=2)"),
@@ -152,8 +153,8 @@ SETTINGS = {"command": "agentic-video run r a=1", "inputs": {"x.y": "1"}, "confi
         ({"config": {"a.b": 1}}, 'its config changed (c: "x", now null)'),
     ],
 )
-def test_differences(change: dict[str, object], said: str) -> None:
-    assert difference(SETTINGS, {**SETTINGS, **change}) == said
+def test_differences(change: dict[str, Any], said: str) -> None:
+    assert difference(SETTINGS, replace(SETTINGS, **change)) == said
 
 
 @pytest.mark.parametrize(
@@ -161,13 +162,13 @@ def test_differences(change: dict[str, object], said: str) -> None:
     [
         ({}, ""),
         ({"named": {"judge_model": "b"}}, 'its setting judge_model changed ("a", now "b")'),
-        ({"named": {"judge_model": "a", "other": "b"}}, ""),  # wasn't noted then
+        ({"named": {"judge_model": "a", "other": "b"}}, ""),  # wasn't recorded then
         ({"named": {}}, ""),  # isn't named now
         ({"base": "2"}, "the files of its base model changed"),
         ({"base": ""}, ""),  # is a name, whose change the command shows
     ],
 )
-def test_differences_of_what_earlier_versions_did_not_note(change: dict[str, object], said: str) -> None:
-    now = {**SETTINGS, "named": {"judge_model": "a"}, "base": "1"}
-    assert difference(now, {**now, **change}) == said
-    assert difference(SETTINGS, {**now, **change}) == ""
+def test_differences_from_older_records(change: dict[str, Any], said: str) -> None:
+    now = replace(SETTINGS, named={"judge_model": "a"}, base="1")
+    assert difference(now, replace(now, **change)) == said
+    assert difference(SETTINGS, replace(now, **change)) == ""

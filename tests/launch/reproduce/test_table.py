@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from agentic_video.evaluation.report import figures
-from agentic_video.launch.reproduce.chain import Row, read_chain
+from agentic_video.launch.reproduce.chain import TableRow, read_chain
 from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
-from agentic_video.launch.reproduce.table import Benchmark, Evaluated, benchmark_of, numbers_of, table_text, write_table
+from agentic_video.launch.reproduce.table import (
+    QuestionCount,
+    TableEntry,
+    benchmark_of,
+    numbers_of,
+    table_text,
+    write_table,
+)
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
@@ -37,9 +44,9 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
     text = table_text(
         chain,
         [
-            Evaluated(Row("mlvu_dev", "VideoZoomer"), report(0.65), Benchmark(100)),
-            Evaluated(Row("lvbench", "VideoZoomer"), None, Benchmark(1549)),
-            Evaluated(Row("mine", "VideoZoomer"), report(0.5)),
+            TableEntry(TableRow("mlvu_dev", "VideoZoomer"), report(0.65), QuestionCount(100)),
+            TableEntry(TableRow("lvbench", "VideoZoomer"), None, QuestionCount(1549)),
+            TableEntry(TableRow("mine", "VideoZoomer"), report(0.5)),
         ],
     )
     assert "synthetic" not in text
@@ -65,7 +72,7 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
 
 def test_what_was_not_played_counts_as_wrong(tmp_path: Path) -> None:
     unplayed = report(0.65, asked=130, official_unplayed_wrong=0.5)
-    text = table_text(chain_of(tmp_path, mode="paper"), [Evaluated(Row("lvbench", "VideoZoomer"), unplayed)])
+    text = table_text(chain_of(tmp_path, mode="paper"), [TableEntry(TableRow("lvbench", "VideoZoomer"), unplayed)])
     ((_, _, asked, own, _, _, published, gap, _, _, note),) = rows_of(text)
     assert (asked, own, published, gap, note) == ("130", "50.0", "41.5", "+8.5", "30 of 130 not played")
 
@@ -73,17 +80,17 @@ def test_what_was_not_played_counts_as_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("benchmark", "gap", "note"),
     [
-        (Benchmark(100), "+8.5", ""),
-        (Benchmark(103, bad=3), "+8.5", "100 of 103 official questions"),
-        (Benchmark(103, bad=2), "-", "100 of 103 official questions"),
-        (Benchmark(1549, bad=3, lacking=1446), "-", "100 of 1,549 official questions, 1,446 lack their video"),
-        (Benchmark(99), "+8.5", "100 of 99 official questions"),  # the files were revised
+        (QuestionCount(100), "+8.5", ""),
+        (QuestionCount(103, bad=3), "+8.5", "100 of 103 official questions"),
+        (QuestionCount(103, bad=2), "-", "100 of 103 official questions"),
+        (QuestionCount(1549, bad=3, lacking=1446), "-", "100 of 1,549 official questions, 1,446 lack their video"),
+        (QuestionCount(99), "+8.5", "100 of 99 official questions"),  # the files were revised
     ],
 )
 def test_a_part_of_a_benchmark_is_said_and_not_compared(
-    tmp_path: Path, benchmark: Benchmark, gap: str, note: str
+    tmp_path: Path, benchmark: QuestionCount, gap: str, note: str
 ) -> None:
-    evaluated = Evaluated(Row("lvbench", "VideoZoomer"), report(0.5), benchmark)
+    evaluated = TableEntry(TableRow("lvbench", "VideoZoomer"), report(0.5), benchmark)
     text = table_text(chain_of(tmp_path, mode="paper"), [evaluated])
     ((_, _, asked, own, _, _, published, found, _, _, said),) = rows_of(text)
     assert (asked, own, published, found, said) == ("100", "50.0", "41.5", gap, note)
@@ -98,9 +105,9 @@ def test_a_benchmark_is_counted_by_its_conversion(tmp_path: Path) -> None:
     rows.write_text("")
     counts = {"missing_video": 9, "bad_row": 2, "unsupported": 1, "bad_file": 1, "bad_part": 5}
     (rows.parent / "rows.report.json").write_text(json.dumps({"official_rows": 1549, "counts": counts}))
-    assert benchmark_of(made, made.chain.stage("agent-lvbench")) == Benchmark(1549, bad=3, lacking=9)
+    assert benchmark_of(made, made.chain.stage("agent-lvbench")) == QuestionCount(1549, bad=3, lacking=9)
     # without a report the converter knows; a report knows better
-    assert benchmark_of(made, made.chain.stage("base-mlvu_dev")) == Benchmark(2174)
+    assert benchmark_of(made, made.chain.stage("base-mlvu_dev")) == QuestionCount(2174)
     given.with_name("mine.report.json").write_text(json.dumps({"official_rows": None, "counts": {}}))
     assert benchmark_of(made, made.chain.stage("base-mlvu_dev")) is None
     assert benchmark_of(made, made.chain.stage("grpo")) is None
@@ -120,8 +127,8 @@ def test_beside_the_published_numbers_stands_the_score_that_papers_report(tmp_pa
     text = table_text(
         chain,
         [
-            Evaluated(Row("mlvu_dev", "VideoZoomer"), figures(records)),
-            Evaluated(Row("lvbench", "VideoZoomer"), halves),
+            TableEntry(TableRow("mlvu_dev", "VideoZoomer"), figures(records)),
+            TableEntry(TableRow("lvbench", "VideoZoomer"), halves),
         ],
     )
     (*_, own, _, _, published, gap, _, _, note), (*_, half, _, _, _, none, _, _, why) = rows_of(text)
@@ -132,9 +139,9 @@ def test_beside_the_published_numbers_stands_the_score_that_papers_report(tmp_pa
 
 def test_a_rehearsal_s_table_has_no_published_number(tmp_path: Path) -> None:
     rows = [
-        Evaluated(Row("after SFT", figure=67.3), report(0.5)),
-        Evaluated(Row("after GRPO"), report(None)),
-        Evaluated(Row("mlvu_dev")),
+        TableEntry(TableRow("after SFT", figure=67.3), report(0.5)),
+        TableEntry(TableRow("after GRPO"), report(None)),
+        TableEntry(TableRow("mlvu_dev")),
     ]
     skipped = {"name": "skipped", "about": "a", "laptop": {"left_out": "why"}}
     text = table_text(chain_of(tmp_path, *STAGES, skipped, toyworld={"figures": "docs/learning.md"}), rows)
@@ -149,17 +156,19 @@ def test_a_rehearsal_s_table_has_no_published_number(tmp_path: Path) -> None:
 
 def test_which_published_numbers() -> None:
     """Not those of other papers, other models or a limited number of calls."""
-    assert [one.accuracy for one in numbers_of("VideoZoomer", Row("mlvu_dev", "VideoZoomer"))] == [68.8]
+    assert [number.accuracy for number in numbers_of("VideoZoomer", TableRow("mlvu_dev", "VideoZoomer"))] == [68.8]
     both = [56.1, 46.8]
-    assert [one.accuracy for one in numbers_of("FrameThinker", Row("video_holmes", "FrameThinker"))] == both
-    only = Row("video_holmes", "FrameThinker", "Table 2")
-    assert [one.accuracy for one in numbers_of("FrameThinker", only)] == both[1:]
+    assert [number.accuracy for number in numbers_of("FrameThinker", TableRow("video_holmes", "FrameThinker"))] == both
+    only = TableRow("video_holmes", "FrameThinker", "Table 2")
+    assert [number.accuracy for number in numbers_of("FrameThinker", only)] == both[1:]
 
 
 @pytest.mark.parametrize(("frames", "accuracy"), [(32, [60.9]), (48, [63.2]), (64, [64.0]), (16, [])])
 def test_numbers_of_as_many_frames(frames: int, accuracy: list[float]) -> None:
     """FrameMind's Tables 1 and 2 have Video-MME at three numbers of frames."""
-    assert [one.accuracy for one in numbers_of("FrameMind", Row("videomme", "FrameMind", frames=frames))] == accuracy
+    assert [
+        one.accuracy for one in numbers_of("FrameMind", TableRow("videomme", "FrameMind", frames=frames))
+    ] == accuracy
 
 
 @pytest.mark.parametrize("played", [True, False])

@@ -79,8 +79,8 @@ def classify(options: ClassifyOptions) -> JobReport:
     settings = {side: players[side].identity() if side in players else None for side in SIDES}
     with open_job(options.job.out.resolve(), settings, "classification") as job:
         if players:
-            for (model, data_source, name, *_), record in asyncio.run(_play(job, players, questions.rows, options)):
-                results[str(model)][str(data_source), str(name)].append(record)
+            for (played_by, data_source, name, *_), record in asyncio.run(_play(job, players, questions.rows, options)):
+                results[str(played_by)][str(data_source), str(name)].append(record)
         played = players["teacher"].system if "teacher" in players else None
         more = write_sets(job, questions.rows, results, options.sets, played)
         text = job.write_report("Classification", options.job.prices, {**more, **questions.numbers})

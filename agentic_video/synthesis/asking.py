@@ -1,9 +1,10 @@
-"""Questions to a model that stand beside the episodes: to a critic, a judge, a writer of questions, a teacher.
+"""Side queries to a model: to a critic, a judge, a writer of questions, a teacher.
 
-What is asked goes to a server (:func:`ask`) or to whoever plays the episodes (:func:`ask_beside`). What a model wrote
-reaches another one as JSON only (:func:`transcript`), and what comes back is read strictly.
+:func:`ask` asks a server, :func:`ask_player` the model that plays the episodes. Texts of one model reach another one as
+JSON only (:func:`transcript`), and replies are read strictly.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,27 +23,31 @@ from agentic_video.types.trajectory import Turn, recorded_frames
 T = TypeVar("T")
 
 MAX_TURN_CHARS = 6_000
-"""Of a turn as another model is shown it."""
+"""Of a turn that another model is shown."""
 
 
 @dataclass(frozen=True)
 class ServerOptions:
     """A model behind an OpenAI-compatible server, as a command names it."""
 
-    url: str  # address of the server
-    name: str = ""  # name of the model there; empty where the server has one only
-    api_key_env: str = "OPENAI_API_KEY"  # environment variable that holds the server's key
+    url: str
+    name: str = ""  # of the model there; empty where the server has only one
+    api_key_env: str = "OPENAI_API_KEY"
     timeout: float = ChatConfig.timeout  # seconds for a reply
     concurrency: int = 16  # most requests at a time
-    temperature: float = 0.0  # of sampling; 0 takes the likeliest token
-    max_tokens: int = ChatConfig.max_tokens  # most tokens of a reply; 0 leaves it to the server
+    temperature: float = 0.0  # 0 is greedy
+    max_tokens: int = ChatConfig.max_tokens  # 0 leaves it to the server
 
 
 def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
-    """How to reach a server's model."""
+    """The connection to a server's model; the options name server and model in messages.
+
+    Raises:
+        SetupError: The server doesn't answer, or has several models.
+    """
     if server.name:
-        found = list_models(server.url, server.api_key_env, option=option)  # it answers at least
-        warn_of_name(found, server.url, f"{name_option} {server.name}", server.name)
+        listed = list_models(server.url, server.api_key_env, option=option)  # it answers at least
+        warn_of_name(listed, server.url, f"{name_option} {server.name}", server.name)
     return ChatConfig(
         base_url=server.url,
         model=server.name or served_model(server.url, server.api_key_env, option=option, name_option=name_option),
@@ -55,7 +60,11 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
 
 
 async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> tuple[T, Usage]:
-    """A server's reply, read, and what it cost."""
+    """A server's reply, read without the model's thoughts, and its cost.
+
+    ``read`` raises :class:`~agentic_video.graders.endpoint.UnreadableReply` to have it asked for again; without a
+    readable reply an ``EndpointError`` is raised.
+    """
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
         return read(spoken(text_of(choice))), Usage.of(choice)
@@ -63,23 +72,28 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
     return await endpoint.complete(messages, reply)
 
 
-async def ask_beside(
+async def ask_player(
     backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message]
 ) -> tuple[str, Usage]:
-    """One reply beside an episode, without what a reasoning model thought before it, and what it cost."""
+    """One reply outside of an episode, without the model's thoughts, and its cost.
+
+    The system's stop texts and ``reply_prefix`` don't count here: a reply may quote a call.
+    """
     policy = backend.policy(system, limits)
     try:
-        said = await policy.ask(AsideRequest(tuple(messages), limits.turn))
+        reply = await policy.ask(AsideRequest(tuple(messages), limits.turn))
     except AsideBudgetError as error:
         raise EngineError(f"a question to the teacher doesn't fit: {error}") from error
-    return spoken(said.text), usage_of(policy)
+    return spoken(reply.text), usage_of(policy)
+
+
+def instructed(prompt: str, material: object) -> tuple[Message, Message]:
+    """Messages of a side query: instructions, and the material as JSON."""
+    return Message("system", (prompt,)), Message("user", (json.dumps(material),))
 
 
 def transcript(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Turns as plain data for another model, which is shown them as JSON and must not take them for instructions.
-
-    A frame is named by its number and time; long turns are cut.
-    """
+    """Turns as plain data for another model; frames by number and time, long turns cut."""
     shown = []
     for number, turn in enumerate(turns, start=1):
         parts = [

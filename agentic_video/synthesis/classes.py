@@ -1,4 +1,4 @@
-"""The classes of questions, and how sets are drawn by them (VideoBrain, sections 3.2 and 4.1): rules over records."""
+"""Classes of questions, and sizes of the sets drawn by them (VideoBrain, sections 3.2 and 4.1): rules over records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ DROPPED_WITHOUT = "dropped: base right, teacher wrong without tools"
 
 @dataclass(frozen=True)
 class Side:
-    """What one model did with a question, over all its samples."""
+    """One model's samples of a question, summed up."""
 
-    right: bool  # whether more than half of its answers are right
-    used_tools: bool  # whether at least half of those episodes that agree with `right` called a tool
-    samples: int  # how many there are
-    right_samples: int  # how many of them are right
+    right: bool  # more than half of the answers are right
+    used_tools: bool  # at least half of the episodes that agree with `right` called a tool
+    samples: int
+    right_samples: int
 
 
 def side_of(records: Sequence[Record], right_from: float) -> Side | None:
@@ -61,12 +61,12 @@ def class_of(base: Side, teacher: Side, slip: Slip = "drop") -> str:
 
 @dataclass(frozen=True)
 class Quota:
-    """A set that is wanted: its size in rows, and the share of each class."""
+    """Size of a set in rows, and the share of each class."""
 
     size: int
     shares: Mapping[QuestionClass, float]
 
-    def wanted(self, kind: QuestionClass, factor: float = 1.0) -> int:
+    def rows(self, kind: QuestionClass, factor: float = 1.0) -> int:
         """Rows of a class, in a set that is smaller by a factor."""
         exact = self.size * self.shares.get(kind, 0.0)
         # Rounded down only where rows are scarce: 1 600 of 42.3 % are 677.
@@ -76,40 +76,42 @@ class Quota:
 def set_sizes(
     rows: Mapping[QuestionClass, int], usable: Mapping[QuestionClass, int], sft: Quota, rl: Quota, fill: bool = False
 ) -> tuple[dict[QuestionClass, int], dict[QuestionClass, int]]:
-    """How many rows of each class go into the SFT set and into the RL set, none into both.
+    """Numbers of rows of each class in the SFT set and in the RL set; no row is in both.
 
-    Where rows are scarce both sets shrink by one factor, so that all shares hold."""
+    Where rows are scarce both sets shrink by one factor, so that all shares hold. ``usable`` rows have a trajectory to
+    learn from; ``fill`` takes of each class what there is, up to the quota, SFT first.
+    """
     if fill:
-        learnt = {kind: min(sft.wanted(kind), usable.get(kind, 0)) for kind in CLASSES}
-        return learnt, {kind: min(rl.wanted(kind), rows.get(kind, 0) - learnt[kind]) for kind in CLASSES}
+        learnt = {kind: min(sft.rows(kind), usable.get(kind, 0)) for kind in CLASSES}
+        return learnt, {kind: min(rl.rows(kind), rows.get(kind, 0) - learnt[kind]) for kind in CLASSES}
     factor = 1.0
     for kind in CLASSES:
-        wanted = sft.wanted(kind)
-        for have, want in ((usable.get(kind, 0), wanted), (rows.get(kind, 0), wanted + rl.wanted(kind))):
+        least = sft.rows(kind)
+        for have, want in ((usable.get(kind, 0), least), (rows.get(kind, 0), least + rl.rows(kind))):
             factor = min(factor, have / want) if want else factor
     return (
-        {kind: sft.wanted(kind, factor) for kind in CLASSES},
-        {kind: rl.wanted(kind, factor) for kind in CLASSES},
+        {kind: sft.rows(kind, factor) for kind in CLASSES},
+        {kind: rl.rows(kind, factor) for kind in CLASSES},
     )
 
 
 @dataclass(frozen=True)
 class SetOptions:
-    """How rows are classified, and the sets drawn."""
+    """Rules of the classes and of the sets."""
 
     right_from: float = 1.0  # grade from which an answer is right
-    slip: Slip = "drop"  # see Slip
-    sft: Quota = Quota(SFT_SIZE, SFT_SHARES)  # the SFT set
-    rl: Quota = Quota(RL_SIZE, RL_SHARES)  # the RL set
-    fill: bool = False  # see set_sizes
-    wrong_too: bool = False  # see demonstration
-    seed: int = 0  # of the draw
+    slip: Slip = "drop"
+    sft: Quota = Quota(SFT_SIZE, SFT_SHARES)
+    rl: Quota = Quota(RL_SIZE, RL_SHARES)
+    fill: bool = False  # rather break the shares than shrink the sets: take of each class what there is
+    wrong_too: bool = False  # learn from a wrong trajectory where none is right
+    seed: int = 0
 
 
 def demonstration(
     records: Sequence[Record], right_from: float, wrong_too: bool = False, played: System | None = None
 ) -> Record | None:
-    """The teacher's trajectory to learn from: the first right one that is worth imitating."""
+    """The teacher's first right trajectory that is worth imitating; ``played`` is the system that it played here."""
     good = [record for record in records if imitable(record.trajectory, played)]
     right = [record for record in good if record.rewards.get("acc", 0.0) >= right_from]
     return next(iter(right or (good if wrong_too else [])), None)

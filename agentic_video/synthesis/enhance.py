@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ from agentic_video.graders.images import data_url
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.inputs import digest, drawn, first, report_problems
-from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
+from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.mine import FIELD
-from agentic_video.synthesis.questions import MAX_OFFERED, KnownQuestions, Rules, read_offers
+from agentic_video.synthesis.questions import MAX_QUESTIONS, KnownQuestions, Rules, read_questions
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import LETTERS, RowError, VideoQA, absolute, located
@@ -38,7 +39,10 @@ from agentic_video.video.store_config import StoreConfig
 
 MAX_EXAMPLE_CHARS = 600
 MIN_PIXELS, SIZE_FACTOR = 56 * 56, 28
-"""Of a frame that the teacher is shown: least pixels, and what its sides are multiples of."""
+"""Of a frame that the teacher is shown: least pixels, and the factor of its sides."""
+
+Video = tuple[str, Path]
+"""Name of a video, independent of its folder's place, and absolute path."""
 
 WRITER = """You write exam questions about videos, to train an assistant that watches videos. You get frames of a \
 video that it has not seen, in order, each after its time, and one JSON object with examples: questions about other \
@@ -59,42 +63,46 @@ Reply with a JSON array of {count} objects and nothing else:
 
 @dataclass(frozen=True)
 class EnhanceOptions:
-    """About which videos questions are written, and how."""
+    """Videos, teacher and form of the new questions."""
 
-    job: JobOptions  # of the job; `limit` counts videos
-    teacher: ServerOptions  # who writes: a model that sees images
+    job: JobOptions  # limit counts videos
+    teacher: ServerOptions  # a model that sees images
     failures: tuple[Path, ...]  # files of rows that `agentic-video mine` wrote
     videos: tuple[Path, ...]  # folders of videos, videos, or text files that list them
     data_source: str  # of the new rows
-    # files of rows whose questions aren't written again and whose videos are passed over
-    existing: tuple[Path, ...] = ()
-    questions: int = 3  # questions for each video
+    existing: tuple[Path, ...] = ()  # files of rows whose questions and videos are skipped
+    questions: int = 3  # for each video
     examples: int = 4  # failures that the teacher is shown with a video
     frames: int = 16  # evenly spaced frames that it is shown
-    max_pixels: int = 200_704  # most pixels of a frame
-    rules: Rules = field(default_factory=Rules)  # when a question is taken
+    max_pixels: int = 200_704  # of a frame
+    rules: Rules = field(default_factory=Rules)
     draw: int = 0  # seed of the choice of examples
 
 
 def enhance(options: EnhanceOptions) -> JobReport:
-    """Have questions written; the same options go on where a job was killed."""
+    """Have questions written; the same options resume. Complete when every video was asked about and a row came out.
+
+    Raises:
+        SetupError: The job can't start.
+        RowError: A file of rows can't be read at all.
+    """
     check_files(options.failures, "--failures")
     check_files(options.existing, "--existing")
     (failures, repeated), existing = distinct(questions_of(options.failures)), questions_of(options.existing)
     report_problems(repeated, "row")
     if not failures:
-        raise SetupError(f"no usable row in {', '.join(map(str, options.failures))}; agentic-video mine writes them")
-    rules = options.rules
-    known = KnownQuestions(rules.near)
+        named = ", ".join(map(str, options.failures))
+        raise SetupError(f"no usable row in {named}; agentic-video mine writes them", key="--failures")
+    known, used = KnownQuestions(options.rules.near), set[str]()
     for qa in (*existing, *failures):
         known.add(qa.question, qa.video)
-    used = {qa.video for qa in (*existing, *failures)}
+        used.add(qa.video)
     found, missing = find_videos(options.videos)
     report_problems(missing, "video")
     fresh = [(name, path) for name, path in found if str(path) not in used]
     videos = first(fresh, options.job.limit)
     if not videos:
-        raise SetupError(f"all {len(found)} videos have questions already: name new ones with --videos")
+        raise SetupError(f"all {len(found)} videos have questions already: name new ones with --videos", key="--videos")
     chat = chat_config(options.teacher, "--teacher", "--teacher-name")
     settings = {
         "teacher": chat.model,
@@ -104,7 +112,7 @@ def enhance(options: EnhanceOptions) -> JobReport:
         "examples": options.examples,
         "frames": options.frames,
         "max_pixels": options.max_pixels,
-        "max_answer_words": rules.words,
+        "max_answer_words": options.rules.words,
         "temperature": chat.temperature,
         "max_tokens": chat.max_tokens,
         "draw": options.draw,
@@ -112,7 +120,7 @@ def enhance(options: EnhanceOptions) -> JobReport:
     with open_job(options.job.out.resolve(), settings, "enhancement", len(videos)) as job:
         outcomes = asyncio.run(_ask(job, videos, failures, chat, options))
         faults: Counter[str] = Counter()
-        rows = list(new_rows(videos, outcomes, known, rules, faults, options.data_source, chat.model))
+        rows = list(new_rows(outcomes, known, options.rules, faults, options.data_source, chat.model))
         path = job.write_rows("rows.jsonl", (qa.to_row() for qa in rows))
         more: dict[str, Any] = {"videos passed over": len(found) - len(fresh), "questions": len(rows)}
         more |= {"videos left out": len(missing)} if missing else {}
@@ -121,8 +129,11 @@ def enhance(options: EnhanceOptions) -> JobReport:
         return JobReport(f"{text}\n{path}: rows for run_grpo.sh", bool(rows) and not job.failures)
 
 
-def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Videos by name: those below folders, through links too, and those that text files list, one path a line."""
+def find_videos(paths: Sequence[Path]) -> tuple[list[Video], list[str]]:
+    """Videos below folders, through links too, and those that text files list, one path a line; each once, in order.
+
+    Returns also a message for each line of a list whose file isn't there.
+    """
     found: dict[Path, str] = {}
     missing: list[str] = []
     for path in paths:
@@ -130,28 +141,31 @@ def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str
             files = [file for file in files_below(path) if file.suffix.lower() in VIDEO_SUFFIXES]
             named = [(str(file.relative_to(path)), file) for file in files]
         elif not path.is_file():
-            raise SetupError(f"{path}: no such file or folder; expected videos, a folder of them, or a list")
+            raise SetupError(
+                f"{path}: no such file or folder; expected videos, a folder of them, or a list", key=str(path)
+            )
         elif path.suffix.lower() in VIDEO_SUFFIXES:
             named = [(path.name, path)]
         else:
-            named = []
-            for number, name in _listed(path):
-                file = path.parent / name
-                if file.is_file():
-                    named.append((name, file))
-                elif not name.startswith("#"):
-                    missing.append(f"{path} line {number}: no such file: {name}")
+            listed = [(number, name, path.parent / name) for number, name in _listed(path)]
+            named = [(name, file) for _, name, file in listed if file.is_file()]
+            missing += [
+                f"{path} line {number}: no such file: {name}"
+                for number, name, file in listed
+                if not file.is_file() and not name.startswith("#")
+            ]
         for name, file in named:
             found.setdefault(file.resolve(), name)
     if not found:
         why = missing[0] if missing else f"known are {', '.join(sorted(VIDEO_SUFFIXES))}"
-        raise SetupError(f"no video in {', '.join(map(str, paths))} ({why})")
+        raise SetupError(f"no video in {', '.join(map(str, paths))} ({why})", key="--videos")
     files_by_name: dict[str, Path] = {}
     for file, name in found.items():
         if (other := files_by_name.setdefault(name, file)) != file:
             raise SetupError(
                 f"{other} and {file} are both called {name!r}, by which a restart knows them: "
-                "name a folder that holds both"
+                "name a folder that holds both",
+                key="--videos",
             )
     return list(files_by_name.items()), missing
 
@@ -162,7 +176,7 @@ def _listed(path: Path) -> list[tuple[int, str]]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except ValueError:
         kinds = ", ".join(sorted(VIDEO_SUFFIXES))
-        raise SetupError(f"{path}: neither a video ({kinds}) nor a list of some in UTF-8") from None
+        raise SetupError(f"{path}: neither a video ({kinds}) nor a list of some in UTF-8", key=str(path)) from None
     return [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
@@ -191,7 +205,7 @@ def examples_for(video: str, failures: Sequence[VideoQA], count: int, seed: int)
 
 
 def example_text(failures: Sequence[VideoQA]) -> str:
-    """Failures as JSON. What the agent said is quoted, and cut."""
+    """Failures as JSON, with the agent's answers quoted and cut."""
     shown = []
     for qa in failures:
         mined = qa.extra.get(FIELD)
@@ -201,52 +215,41 @@ def example_text(failures: Sequence[VideoQA]) -> str:
             {
                 "question": question_text(qa, "{letter}. {text}")[:MAX_EXAMPLE_CHARS],
                 "right_answer": answer[:MAX_EXAMPLE_CHARS],
-                "assistant_answered": [str(said)[:MAX_EXAMPLE_CHARS] for said in answers or ()],
+                "assistant_answered": [str(wrong)[:MAX_EXAMPLE_CHARS] for wrong in answers or ()],
             }
         )
     return json.dumps({"examples": shown})
 
 
 async def _ask(
-    job: SynthesisJob,
-    videos: Sequence[tuple[str, Path]],
-    failures: Sequence[VideoQA],
-    chat: ChatConfig,
-    options: EnhanceOptions,
-) -> dict[str, Outcome]:
-    """One request for each video; the outcomes, by its name, hold the replies as they are, cut."""
+    job: SynthesisJob, videos: Sequence[Video], failures: Sequence[VideoQA], chat: ChatConfig, options: EnhanceOptions
+) -> list[tuple[Video, Outcome]]:
+    """One request for each video; the outcomes hold the replies as they are, cut."""
     endpoint, store = Endpoint(chat, "teacher"), FrameStore(StoreConfig())
+    budget = PixelBudget(MIN_PIXELS, max(options.max_pixels, MIN_PIXELS), SIZE_FACTOR)
+    prompt = WRITER.format(count=options.questions, words=options.rules.words)
 
-    async def work(video: tuple[str, Path]) -> Outcome:
+    async def work(video: Video) -> Outcome:
         name, path = video
         info = (await store.serve(FrameRequest(str(path)))).info
-        size = fit_size(
-            info.width, info.height, PixelBudget(MIN_PIXELS, max(options.max_pixels, MIN_PIXELS), SIZE_FACTOR)
-        )
-        indices = uniform_indices(info.num_frames, options.frames)
+        indices, size = uniform_indices(info.num_frames, options.frames), fit_size(info.width, info.height, budget)
         frames = (await store.serve(FrameRequest(str(path), indices, size=size))).frames
-        shown = examples_for(name, failures, options.examples, options.draw)
-        prompt = WRITER.format(count=options.questions, words=options.rules.words)
-        content = await asyncio.to_thread(_content, frames, example_text(shown), chat)
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": prompt},
-            {"role": "user", "content": content},
-        ]
-        # What isn't readable isn't asked for again: it is counted, and the next video's turn comes.
-        reply, usage = await ask(endpoint, messages, lambda text: text[: MAX_OFFERED * 1_000])
-        verdict = "reply is no JSON array" if read_offers(reply, options.rules) is None else "kept"
-        return Outcome(verdict, {"reply": reply, "examples": [qa.id for qa in shown]}, usage)
+        examples = examples_for(name, failures, options.examples, options.draw)
+        content = await asyncio.to_thread(_content, frames, example_text(examples), chat)
+        messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}, {"role": "user", "content": content}]
+        # An unreadable reply is counted, not asked for again.
+        reply, usage = await ask(endpoint, messages, lambda text: text[: MAX_QUESTIONS * 1_000])
+        verdict = "reply is no JSON array" if read_questions(reply, options.rules) is None else KEPT
+        return Outcome(verdict, {"reply": reply, "examples": [qa.id for qa in examples]}, usage)
 
-    try:
-        items: dict[Key, tuple[str, Path]] = {(name, _begins(path)): (name, path) for name, path in videos}
-        outcomes = await job.play(items, work, options.job.concurrency)
-        return {str(name): outcome for (name, _), outcome in outcomes.items()}
-    finally:
-        store.close()
+    with closing(store):
+        items: dict[Key, Video] = {(name, _fingerprint(path)): (name, path) for name, path in videos}
+        keys = await job.play(items, work, options.job.concurrency)
+        return [(items[key], job.outcome(key)) for key in keys]
 
 
-def _begins(path: Path) -> str:
-    """What tells a video from another one of its name: its size and how it begins; nothing where it can't be read."""
+def _fingerprint(path: Path) -> str:
+    """A video's size and beginning, digested; empty where it can't be read."""
     try:
         with path.open("rb") as file:
             return digest(os.fstat(file.fileno()).st_size, file.read(2**16).hex())[:16]
@@ -264,30 +267,26 @@ def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[d
 
 
 def new_rows(
-    videos: Sequence[tuple[str, Path]],
-    outcomes: Mapping[str, Outcome],
+    outcomes: Sequence[tuple[Video, Outcome]],
     known: KnownQuestions,
     rules: Rules,
     faults: Counter[str],
     data_source: str,
     teacher: str,
 ) -> Iterator[VideoQA]:
-    """The rows that replies give, in the order of the videos."""
-    for name, path in videos:
-        outcome = outcomes.get(name)
-        if outcome is None:
-            continue
-        for offer in read_offers(outcome.result["reply"], rules) or ():
-            fault = offer.fault or ("" if known.add(offer.question, str(path)) else "asked before")
+    """The rows in the teacher's replies, in order; ``known`` gets the new questions, ``faults`` counts the others."""
+    for (name, path), outcome in outcomes:
+        for question in read_questions(outcome.result["reply"], rules) or ():
+            fault = question.fault or ("" if known.add(question.question, str(path)) else "asked before")
             if fault:
                 faults[fault] += 1
                 continue
             row = {
-                "id": f"{data_source}-{digest(name, offer.question)[:16]}",
+                "id": f"{data_source}-{digest(name, question.question)[:16]}",
                 "data_source": data_source,
                 "video": str(path),
-                "question": offer.question,
-                "answer": offer.answer,
+                "question": question.question,
+                "answer": question.answer,
                 "answer_type": "open_ended",
                 "extra_info": {"teacher": teacher, "examples": outcome.result["examples"]},
             }

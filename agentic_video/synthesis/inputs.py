@@ -1,4 +1,4 @@
-"""What the commands read, and how they choose from it: recorded episodes of runs and evaluations, without chance."""
+"""Inputs of the synthesis commands: recorded episodes of runs and evaluations, rows, and draws that need no chance."""
 
 import hashlib
 import json
@@ -24,19 +24,17 @@ from agentic_video.utils.journal import check_output
 T = TypeVar("T")
 
 EPISODE_FILES = ("episodes-*.jsonl", "step_*.jsonl", "episodes/step_*.jsonl")
-"""Where episodes are in the folder of an evaluation, of a run's episodes, and of a run."""
+"""Files of episodes in the folder of an evaluation, of a run's episodes, and of a run."""
 
 Question = tuple[str, str, str]
-"""Data source, id and video of one."""
+"""Data source, id and video."""
 
-NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
-"""Ends that say nothing about the agent."""
+INFRASTRUCTURE_ENDS = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
+"""Ends that aren't the agent's fault."""
 
 
 def episode_files(paths: Sequence[Path]) -> list[Path]:
-    """The files of trajectory records that paths name: themselves, or those of a run's or an evaluation's folder.
-
-    Each is there once, at its first place, however often and by whatever name paths lead to it."""
+    """The files of records that paths name, or those of a run's or an evaluation's folder; each file once."""
     files: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
@@ -44,12 +42,13 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
             if not found:
                 raise SetupError(
                     f"{path}: no episodes there; expected the folder of an evaluation (episodes-*.jsonl), "
-                    "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)"
+                    "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)",
+                    key=str(path),
                 )
         elif path.is_file():
             found = [path]
         else:
-            raise SetupError(f"{path}: no such file or folder")
+            raise SetupError(f"{path}: no such file or folder", key=str(path))
         for file in found:
             files.setdefault(file.resolve(), file)
     return list(files.values())
@@ -58,7 +57,16 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
 def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = None) -> Iterator[Record]:
     """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
 
-    Bad lines are left out, and reported at the end."""
+    Bad lines are skipped, and reported at the end.
+
+    Args:
+        from_step: Only episodes from this step of the run on; 0: all.
+        out: The file that will be made of them, which must not be one of theirs.
+
+    Raises:
+        SetupError: A path can't be read, or would be written over (raised by the call); no record is left (raised at
+            the end).
+    """
     files = episode_files(paths)
     if out is not None:
         check_output(out, files)
@@ -67,10 +75,11 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = 
 
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     problems, any_good = list[RecordError](), False
+    named = ", ".join(map(str, files))
     try:
-        for folder, named in groupby(files, lambda file: file.parent):
+        for folder, members in groupby(files, lambda file: file.parent):
             revisions = _revisions(folder)
-            for record in each_record(named):
+            for record in each_record(members):
                 if isinstance(record, RecordError):
                     problems.append(record)
                     continue
@@ -82,14 +91,15 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     except RecordError as error:
         raise SetupError(str(error)) from error
     if problems and not any_good and all(isinstance(problem, RowInstead) for problem in problems):
-        raise SetupError(rows_instead(", ".join(map(str, files)), "records (finished episodes) are read here"))
+        raise SetupError(rows_instead(named, "records (finished episodes) are read here"))
     report_problems(problems, "record")
     if not any_good:
-        raise SetupError(f"no usable record in {', '.join(map(str, files))}")
+        raise SetupError(f"no usable record in {named}")
 
 
 def of_system(records: Iterable[Record], system: str, why: str) -> Iterator[Record]:
-    """A system's records, of which there must be one; the others are counted on stderr."""
+    """A system's records; the others are counted on standard error. Without any, a SetupError at the end says ``why``
+    they are needed."""
     found: Counter[str] = Counter()
     for record in records:
         found[record.trajectory.system] += 1
@@ -97,23 +107,23 @@ def of_system(records: Iterable[Record], system: str, why: str) -> Iterator[Reco
             yield record
     if system not in found:
         raise SetupError(f"no episode of {system}, {why}; there are episodes of {', '.join(sorted(found))}")
-    if others_left := found.total() - found[system]:
-        print(f"{others_left} episodes of other systems left out", file=sys.stderr)
+    if others := found.total() - found[system]:
+        print(f"{others} episodes of other systems left out", file=sys.stderr)
 
 
 def _revisions(folder: Path) -> dict[Key, int]:
-    """The latest revision of each question whose episode an evaluation has replaced, as after a corrected answer: the
-    earlier one is still in a journal of its folder."""
-    found: dict[Key, int] = {}
+    """The latest revision of each question whose episode an evaluation has replaced: the earlier one is still in a
+    journal of its folder."""
+    latest: dict[Key, int] = {}
     mark = f'"{REVISION}"'.encode()
     for record in each_record(sorted(folder.glob(JOURNALS)), lambda line: mark in line):
         if not isinstance(record, RecordError) and (revision := revision_of(record)):
-            found[key_of(record.qa)] = max(revision, found.get(key_of(record.qa), 0))
-    return found
+            latest[key_of(record.qa)] = max(revision, latest.get(key_of(record.qa), 0))
+    return latest
 
 
 class Counted(Iterator[T]):
-    """Passes things on."""
+    """An iterator that counts its items in ``count``."""
 
     def __init__(self, items: Iterable[T]):
         self._items = iter(items)
@@ -127,23 +137,23 @@ class Counted(Iterator[T]):
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """What data files hold."""
+    """Questions of data files, each once."""
 
-    rows: Sequence[VideoQA]  # the questions, each once
-    left_out: int = 0  # how many rows are none, or were there before
+    rows: Sequence[VideoQA]
+    excluded: int = 0  # rows that are unusable or repeated
 
     def first(self, limit: int) -> "QuestionSet":
-        """So many of them from the start; all of them where the limit is 0."""
-        return QuestionSet(first(self.rows, limit), self.left_out)
+        """The first questions; all of them where the limit is 0."""
+        return QuestionSet(first(self.rows, limit), self.excluded)
 
     @property
     def numbers(self) -> dict[str, int]:
-        """For a job's report: how many rows are none, where there are such."""
-        return {"rows_left_out": self.left_out} if self.left_out else {}
+        """Excluded rows for a job's report, if any."""
+        return {"rows_left_out": self.excluded} if self.excluded else {}
 
 
 def read_questions(paths: Sequence[Path]) -> QuestionSet:
-    """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out."""
+    """The questions in the files of ``--data``; bad rows are reported and excluded."""
     check_files(paths, "--data")
     rows, problems = load_rows(paths)
     rows, repeated = distinct(rows)
@@ -152,12 +162,12 @@ def read_questions(paths: Sequence[Path]) -> QuestionSet:
 
 
 def first(items: Sequence[T], limit: int) -> Sequence[T]:
-    """So many of some items from the start; all of them where the limit is 0."""
+    """The first items; all of them where the limit is 0."""
     return items[:limit] if limit > 0 else items
 
 
 def grade_of(record: Record) -> float | None:
-    """The recorded accuracy, else whether a choice is right; None where nothing says, or the answer is hidden."""
+    """The recorded accuracy, else that of a choice; None where neither is known."""
     if "acc" in record.rewards:
         return record.rewards["acc"]
     if not record.qa.hidden and record.qa.answer_type == "multiple_choice":
@@ -171,15 +181,21 @@ def question_of(record: Record) -> Question:
 
 
 def step_of(record: Record) -> float:
-    """The training step that an episode is from; 0 where its record doesn't say."""
+    """The training step that an episode is from; 0 where its record doesn't tell."""
     step = record.provenance.get("step")
     return step if isinstance(step, int | float) else 0
 
 
 def report_problems(problems: Sequence[object], what: str) -> None:
-    """Name the first bad inputs and count all."""
+    """Name the first bad inputs on standard error, and count all."""
     for line in reported(problems, what):
         print(line, file=sys.stderr)
+
+
+def check_jsonl(out: Path) -> None:
+    """Check that an output's name ends in .jsonl."""
+    if out.suffix != ".jsonl":
+        raise SetupError(f"--out {out}: expected a name that ends in .jsonl", key="--out")
 
 
 def digest(*parts: object) -> str:
@@ -190,11 +206,10 @@ def digest(*parts: object) -> str:
 
 
 def content_of(qa: VideoQA) -> str:
-    """A short name for all that a question says, but for its video's folder: another one when its answer is mended."""
+    """A short name for a question's content without its video's folder; another one when its answer is corrected."""
     return digest(json.dumps({**qa.to_row(), "video": os.path.basename(qa.video)}))[:16]
 
 
 def drawn(names: Iterable[T], count: int, seed: int) -> set[T]:
-    """So many of some names, as if drawn by lot: the same ones whatever their order, and with few changes when names
-    are added."""
+    """A random subset of some names: the same whatever their order, and with few changes when names are added."""
     return set(sorted(set(names), key=lambda name: (digest(seed, repr(name)), repr(name)))[: max(0, count)])

@@ -1,10 +1,9 @@
-"""Jobs of many items that a kill can't spoil: each item is done exactly once, and the same command goes on.
+"""Jobs of many items that survive a kill: each item is done exactly once, and the same command resumes.
 
-A job has a folder. Every finished item is one line of its journal, on disk before it counts; a restart does what is
-missing. An item that fails (a server that is gone, an unreadable video) is no result: it is listed in
-``failures.jsonl``, and tried again at the next start. Outputs are written from the journal in the order of the items,
-so that they don't depend on which item finished first or on how often the job was killed. Results stay on disk until
-they are asked for: those of a hundred thousand episodes don't fit into memory.
+A job has a folder. Every finished item is one line of its journal, on disk before it counts. An item that fails (a
+server that is gone, an unreadable video) is listed in ``failures.jsonl`` and retried at the next start. Outputs are
+written from the journal in the order of the items, so that they depend neither on which item finished first nor on
+kills. Results stay on disk until they are asked for: those of a hundred thousand episodes don't fit into memory.
 
     with open_job(out, settings, kind="distillation") as job:
         asyncio.run(job.play({("a", 0): first, ("b", 0): second}, work, concurrency=16))
@@ -18,7 +17,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,19 +40,19 @@ FAILURES_FILE = "failures.jsonl"
 REPORT_FILE = "report.json"
 KEPT = "kept"
 KNOWN_LATER = ("judge", "retrieval", "teacher_content")
-"""Settings that folders of earlier versions don't know; without a judge nothing was graded by one."""
+"""Settings that folders of earlier versions lack; without a judge nothing was graded by one."""
 
 Key = tuple[str | int, ...]
-"""What names an item for good, e.g. data source, id of the row and number of the sample."""
+"""Permanent name of an item, e.g. data source, id of the row and number of the sample."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A finished item."""
 
-    verdict: str = KEPT  # `kept`, or in a few words why not: the report counts how often each was given
-    result: Any = None  # plain data (JSON) from which outputs are written; also of a rejected item, where it is of use
-    usage: Usage = field(default_factory=Usage)  # tokens that it cost
+    verdict: str = KEPT  # or why the item is rejected, in a few words that the report counts
+    result: Any = None  # plain data from which outputs are written; also of rejected items, where it is of use
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def kept(self) -> bool:
@@ -62,21 +61,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """What of a finished item is in memory; the rest is a line of the journal."""
+    """The part of a finished item that is in memory, and the place of the rest in the journal, in bytes."""
 
-    verdict: str  # of its outcome
-    usage: Usage  # the same
-    start: int  # where the line begins, in bytes
-    size: int  # how many it has
-
-    @property
-    def kept(self) -> bool:
-        return self.verdict == KEPT
+    verdict: str
+    usage: Usage
+    start: int
+    size: int
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Money for a million tokens, in whatever currency; 0 where it costs nothing."""
+    """Money for a million tokens, in whatever currency."""
 
     prompt: float = 0.0
     completion: float = 0.0
@@ -88,25 +83,25 @@ class Prices:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a command says about its job; none of it changes a result, but for how many there are."""
+    """Options of a job that don't change a single result."""
 
     out: Path  # folder of the job
     limit: int = 0  # only the first so many inputs; 0 takes all
     concurrency: int = 16  # items at a time
-    prices: Prices = field(default_factory=Prices)  # of the tokens
+    prices: Prices = field(default_factory=Prices)
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a command tells when its job is done."""
+    """The end of a job, for its command."""
 
-    text: str  # for people
-    complete: bool  # whether every item was done and every output holds something
-    warning: str = ""  # what is missing, where that isn't in the text
+    text: str
+    complete: bool  # every item was done and every output holds something
+    warning: str = ""
 
 
 class SynthesisJob:
-    """An open job (see :func:`open_job`)."""
+    """An open job (see :func:`open_job`); ``failures`` holds the errors of this run's items."""
 
     def __init__(self, folder: Path, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
         self.folder = folder
@@ -118,91 +113,86 @@ class SynthesisJob:
 
     async def play(
         self, items: Mapping[Key, T], work: Callable[[T], Awaitable[Outcome]], concurrency: int
-    ) -> Mapping[Key, Outcome]:
-        """Do those of some items that aren't done yet, some at a time.
+    ) -> list[Key]:
+        """Do those of some items that aren't done yet, some at a time; returns the finished ones, in order.
 
-        A job may call this several times with new items; the order of all calls is the order of the outputs, and must
-        be the same at every start."""
+        Whatever ``work`` raises makes its item a failed one. A job may call this several times with new items; the
+        order of all calls is the order of the outputs, and must be the same at every start.
+        """
         if repeated := next((key for key in items if key in self._items), None):
             raise ValueError(f"item {repeated}: its key was there before")
         self._items.update(dict.fromkeys(items))
         self._bar.total = max(self._bar.total or 0, len(self._items))
-        missing = []
-        for key, item in items.items():
+        missing = [(key, item) for key, item in items.items() if key not in self._finished]
+        for key in items:
             if key in self._finished:
                 self._count(self._finished[key])
-            else:
-                missing.append((key, item))
-        self._show()
-        self._bar.refresh()  # how many there are, before the first is done
+        self._bar.refresh()  # the total, before the first item is done
         waiting = iter(missing)
 
         async def worker() -> None:
             for key, item in waiting:
                 try:
                     line = json_line({"key": key, **asdict(await work(item))})
-                    # Read back: what a restart would see is what this run goes on with.
-                    outcome = _read(line)[1]
+                    outcome = _read(line)[1]  # read back: what a restart would see
                 except Exception as error:  # one item never stops the others
                     self._fail(key, described(error))
-                else:
-                    self._journal.write(line)
-                    settle(self._journal)
-                    size = len(line.encode())
-                    start = os.fstat(self._journal.fileno()).st_size - size
-                    self._finished[key] = done = JournalLine(sys.intern(outcome.verdict), outcome.usage, start, size)
-                    del line, outcome  # not to be held while the next one is waited for
-                    self._count(done)
-                self._show()
+                    continue
+                self._journal.write(line)
+                settle(self._journal)
+                size = len(line.encode())
+                start = os.fstat(self._journal.fileno()).st_size - size
+                self._finished[key] = JournalLine(sys.intern(outcome.verdict), outcome.usage, start, size)
+                del line, outcome  # not to be held while the next item is awaited
+                self._count(self._finished[key])
 
         await asyncio.gather(*(worker() for _ in range(min(max(1, concurrency), len(missing)))))
-        return _Outcomes([key for key in items if key in self._finished], self._read)
+        return [key for key in items if key in self._finished]
 
-    def _read(self, key: Key) -> Outcome:
-        done = self._finished[key]
-        self._written.seek(done.start)
-        return _read(self._written.read(done.size))[1]
+    def outcome(self, key: Key) -> Outcome:
+        """The outcome of a finished item, read from the journal."""
+        line = self._finished[key]
+        self._written.seek(line.start)
+        return _read(self._written.read(line.size))[1]
 
-    def _count(self, outcome: JournalLine) -> None:
-        self._done, self._kept = self._done + 1, self._kept + outcome.kept
-        self._tokens += outcome.usage.prompt_tokens + outcome.usage.completion_tokens
-        self._bar.update()
+    def _count(self, line: JournalLine) -> None:
+        self._done, self._kept = self._done + 1, self._kept + (line.verdict == KEPT)
+        self._tokens += line.usage.prompt_tokens + line.usage.completion_tokens
+        self._show()
 
     def _fail(self, key: Key, error: str) -> None:
         logger.warning("item %s failed: %s", "/".join(map(str, key)), error[:300])
         self.failures[key] = error
         self._failed.write(json_line({"key": key, "error": error}))
         self._failed.flush()
-        self._bar.update()
+        self._show()
 
     def _show(self) -> None:
-        self._bar.set_postfix_str(
-            f"kept {self._kept}, rejected {self._done - self._kept}, failed {len(self.failures)}, "
-            f"{self._tokens:,} tokens",
-            refresh=False,
-        )
+        counts = f"kept {self._kept}, rejected {self._done - self._kept}, failed {len(self.failures)}"
+        self._bar.set_postfix_str(f"{counts}, {self._tokens:,} tokens", refresh=False)
+        self._bar.update()
 
     def finished(self, *, kept: bool | None = None) -> list[Key]:
-        """The finished items in input order."""
-        found = ((key, self._finished[key]) for key in self._items if key in self._finished)
-        return [key for key, done in found if kept is None or done.kept == kept]
+        """The finished items in input order; only kept ones, or only rejected ones, where ``kept`` is given."""
+        lines = ((key, self._finished[key]) for key in self._items if key in self._finished)
+        return [key for key, line in lines if kept is None or (line.verdict == KEPT) == kept]
 
     def results(self, *, kept: bool | None = None) -> Iterator[tuple[Key, Outcome]]:
-        """What came of the finished items in input order, read from the journal one after the other."""
+        """The outcomes of :meth:`finished` items, read from the journal one after the other."""
         for key in self.finished(kept=kept):
-            yield key, self._read(key)
+            yield key, self.outcome(key)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """Counts and costs of all that was played, as ``report.json`` holds them."""
-        outcomes = [self._finished[key] for key in self.finished()]
-        usage = sum((outcome.usage for outcome in outcomes), Usage())
-        kept = sum(outcome.kept for outcome in outcomes)
-        rejected = Counter(outcome.verdict for outcome in outcomes if not outcome.kept)
+        lines = [self._finished[key] for key in self.finished()]
+        verdicts = Counter(line.verdict for line in lines)
+        kept = verdicts.pop(KEPT, 0)
+        usage = sum((line.usage for line in lines), Usage())
         return {
             "items": len(self._items),
             "kept": kept,
-            "rejected": dict(sorted(rejected.items())),
-            "failed": len(self._items) - len(outcomes),
+            "rejected": dict(sorted(verdicts.items())),
+            "failed": len(self._items) - len(lines),
             "usage": asdict(usage),
             "cost": round(prices.cost(usage), 6),
             "cost_per_kept": round(prices.cost(usage) / kept, 6) if kept else None,
@@ -215,22 +205,21 @@ class SynthesisJob:
         return path
 
     def write_report(self, title: str, prices: Prices, more: Mapping[str, Any] | None = None) -> str:
-        """Write ``report.json``."""
+        """Write ``report.json`` with further numbers; returns a table of all that aren't structures."""
         summary = {**self.summary(prices), **(more or {})}
         write_whole(self.folder / REPORT_FILE, [json.dumps(summary, indent=2) + "\n"])
         return table(title, summary)
 
 
 def table(title: str, summary: Mapping[str, Any]) -> str:
-    """A job's summary as text for people: one name and number a line."""
+    """A job's summary as text: one name and number a line."""
     usage, rows = summary["usage"], [("items", f"{summary['items']:,}"), ("kept", f"{summary['kept']:,}")]
     rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in summary["rejected"].items()]
     rows.append(("failed (tried again at the next start)", f"{summary['failed']:,}"))
     rows += [(name.replace("_", " "), f"{usage[name]:,}") for name in ("prompt_tokens", "completion_tokens")]
     if summary["cost"]:
-        rows += [
-            (name.replace("_", " "), f"{summary[name]:.4f}") for name in ("cost", "cost_per_kept") if summary[name]
-        ]
+        costs = [name for name in ("cost", "cost_per_kept") if summary[name]]
+        rows += [(name.replace("_", " "), f"{summary[name]:.4f}") for name in costs]
     shown = {"items", "kept", "rejected", "failed", "usage", "cost", "cost_per_kept"}
     for name, value in summary.items():
         if name not in shown and isinstance(value, int | float | str):
@@ -239,30 +228,18 @@ def table(title: str, summary: Mapping[str, Any]) -> str:
     return "\n".join([title, *(f"  {name:<{width}}  {value:>12}" for name, value in rows)])
 
 
-class _Outcomes(Mapping[Key, Outcome]):
-    """Outcomes that are read when they are looked at."""
-
-    def __init__(self, keys: Sequence[Key], read: Callable[[Key], Outcome]):
-        self._keys, self._read = dict.fromkeys(keys), read
-
-    def __getitem__(self, key: Key) -> Outcome:
-        if key not in self._keys:
-            raise KeyError(key)
-        return self._read(key)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-
 @contextmanager
 def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[SynthesisJob]:
-    """Start a job, or go on with the one that a folder holds."""
+    """Start a job, or resume the one in a folder.
+
+    Args:
+        settings: Plain data; everything that results depend on. A folder resumes with the same ones only.
+        kind: Name of the job in messages, e.g. ``distillation``.
+        total: Items of the progress bar; None counts those of each ``play``.
+
+    Raises:
+        SetupError: The folder holds a job with other settings, or another process writes it.
+    """
     article = "an" if kind[0] in "aeiou" else "a"
     claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}", KNOWN_LATER)
     with (
@@ -275,7 +252,7 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
 
 
 def read_journal(path: Path) -> dict[Key, JournalLine]:
-    """The outcomes in a journal. A line that isn't one is reported and passed over: its item is done again."""
+    """The outcomes in a journal. A line that isn't one is reported and skipped: its item is done again."""
     finished: dict[Key, JournalLine] = {}
     end = 0
     with path.open("rb") as lines:

@@ -1,4 +1,4 @@
-"""Lengths of trajectories in tokens and in calls (VideoZoomer, Figure 7, for its cold start.) No model is asked."""
+"""Lengths of trajectories in tokens and in calls (VideoZoomer, Figure 7, for its cold start). No model is asked."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -21,18 +21,28 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True)
+class LengthOptions:
+    """Selection of recorded episodes."""
+
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile | None = None
+    """write the numbers to this JSON file too"""
+
+
+@dataclass(frozen=True)
 class Spread:
     """Distribution of a length over trajectories."""
 
-    count: int  # trajectories that have it
+    count: int
     mean: float
     least: int
-    quantiles: Mapping[str, int]  # the lengths that these shares of the trajectories don't exceed (SHARES, as percent)
+    quantiles: Mapping[str, int]  # lengths that SHARES of the trajectories, in percent, don't exceed
     most: int
 
 
 def spread(values: Sequence[int]) -> Spread | None:
-    """Return the distribution of lengths; None without any."""
+    """The distribution of lengths; None without any."""
     if not values:
         return None
     ordered = sorted(values)
@@ -41,8 +51,13 @@ def spread(values: Sequence[int]) -> Spread | None:
     return Spread(len(ordered), sum(ordered) / len(ordered), ordered[0], quantiles, ordered[-1])
 
 
-def summarise(records: Iterable[Record]) -> dict[str, object]:
-    """Lengths of trajectories, and how many there are of each number of calls."""
+def summarise(records: Iterable[Record]) -> dict[str, Any]:
+    """Lengths of trajectories, and their number by calls.
+
+    Returns:
+        ``trajectories``; ``said``, a :class:`Spread` of generated tokens; ``whole``, the same with prompt and images,
+        of the trajectories whose engine counted them; ``calls``, shares by the number of calls that were carried out.
+    """
     said, whole, calls = list[int](), list[int](), Counter[int]()
     for record in records:
         trajectory = record.trajectory
@@ -53,19 +68,17 @@ def summarise(records: Iterable[Record]) -> dict[str, object]:
     spreads = {"said": spread(said), "whole": spread(whole)}
     return {
         "trajectories": len(said),
-        **{name: None if one is None else asdict(one) for name, one in spreads.items()},
+        **{name: asdict(found) if found else None for name, found in spreads.items()},
         "calls": {str(count): calls[count] / len(said) for count in sorted(calls)},
     }
 
 
-def table(summary: Mapping[str, object]) -> str:
-    """The report as text."""
-    calls = summary["calls"]
-    assert isinstance(calls, dict)
+def table(summary: Mapping[str, Any]) -> str:
+    """The summary as text."""
     lines = [_line("tokens", "count", "mean", "least", *(f"{100 * share:g} %" for share in SHARES), "most")]
     for name, title in (("said", "generated"), ("whole", "whole, prompt and images included")):
-        found = summary[name]
-        if isinstance(found, dict):
+        cells = ["0", *["-"] * (len(SHARES) + 3)]
+        if found := summary[name]:
             numbers = (
                 found["count"],
                 round(found["mean"]),
@@ -73,11 +86,10 @@ def table(summary: Mapping[str, object]) -> str:
                 *found["quantiles"].values(),
                 found["most"],
             )
-            lines.append(_line(title, *(f"{number:,}" for number in numbers)))
-        else:
-            lines.append(_line(title, "0", *["-"] * (len(SHARES) + 3)))
+            cells = [f"{number:,}" for number in numbers]
+        lines.append(_line(title, *cells))
     lines += ["", _line("calls carried out", "share")]
-    lines += [_line(count, f"{100 * share:.1f} %") for count, share in calls.items()]
+    lines += [_line(count, f"{100 * share:.1f} %") for count, share in summary["calls"].items()]
     return "\n".join(lines)
 
 
@@ -85,17 +97,7 @@ def _line(name: str, *cells: str) -> str:
     return name.ljust(35) + "".join(cell.rjust(9) for cell in cells)
 
 
-@dataclass(frozen=True)
-class LengthOptions:
-    """Selection of recorded episodes."""
-
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
-    out: OutputFile | None = None
-    """write the numbers to this JSON file too"""
-
-
-def measure_lengths(options: LengthOptions) -> dict[str, object]:
+def measure_lengths(options: LengthOptions) -> dict[str, Any]:
     """Measure episodes (see :func:`summarise`)."""
     summary = summarise(read_episodes(options.records, out=options.out))
     if options.out is not None:

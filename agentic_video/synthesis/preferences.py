@@ -1,16 +1,17 @@
 """Desirable and undesirable trajectories for KTO (EVA, sections 3.2 and 4.1).
 
 Right answers that rest on what was seen are desirable; wrong ones, and guesses, are not. A judge reads each trajectory
-and says whether it is a guess.
+and decides whether it is a guess.
 """
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
@@ -19,7 +20,7 @@ from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.classes import imitable
 from agentic_video.synthesis.inputs import (
-    NO_FAULT_OF_ITS_OWN,
+    INFRASTRUCTURE_ENDS,
     content_of,
     digest,
     drawn,
@@ -27,8 +28,8 @@ from agentic_video.synthesis.inputs import (
     read_episodes,
     read_questions,
 )
-from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage, sampler, samples_of
+from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
+from agentic_video.synthesis.teachers import Sample, Teacher, TeacherOptions, prepare, recorded, sampler, samples_of
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
@@ -38,17 +39,16 @@ from agentic_video.utils.errors import SetupError
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
 MALFORMED = "right, but malformed"
-"""Why an episode is neither that :func:`well_formed` refuses."""
 SHARE = 0.63
 """Of desirable trajectories (section 4.1)."""
 
 Evidence = Literal["enough", "guess", "unclear"]
 Rejected = Literal["wrong-or-guess", "wrong-and-guess"]
-"""What is undesirable. ``wrong-or-guess``: every wrong trajectory, and right ones without evidence.
+"""Rule for undesirable trajectories. ``wrong-or-guess``: every wrong one, and right ones without evidence.
 ``wrong-and-guess``: only wrong ones without evidence, the paper's (section 3.2); the others are left out."""
 
 MAX_TURN_CHARS, MAX_TURNS, MAX_TIMES, MAX_ANSWER_CHARS = 4_000, 16, 64, 2_000
-"""What of a trajectory the judge is shown."""
+"""Bounds of the material that the judge is shown."""
 
 JUDGE = """You check how an assistant came to its answer to a question about a video. It could see nothing of the \
 video but the frames that it asked for. You get one JSON object: "question"; "turns", each with "said" (what the \
@@ -72,11 +72,11 @@ def read_evidence(reply: str) -> Evidence:
     word = reply.strip().strip(".*`\"'").lower()
     if word not in get_args(Evidence):
         raise UnreadableReply(f"unreadable verdict {reply[:40]!r}")
-    return word  # type: ignore[return-value]
+    return cast(Evidence, word)
 
 
 def question_for_judge(record: Record) -> list[dict[str, Any]]:
-    """The messages that ask whether a trajectory is a guess. What it says is quoted as JSON, and cut."""
+    """The messages that ask whether a trajectory is a guess; its texts are quoted as JSON, and cut."""
     trajectory = record.trajectory
     overview = [ref for message in trajectory.opening for ref in recorded_frames(message.parts)]
     turns: list[dict[str, Any]] = [{"said": "", "saw_frames_at": _times(overview)}] if overview else []
@@ -103,13 +103,13 @@ def _times(frames: Sequence[FrameRef]) -> dict[str, Any] | list[Any]:
 
 
 def well_formed(record: Record, played: System | None = None) -> bool:
-    """Whether an answer was come by as it should: in the system's grammar, without a refused call or another fault."""
+    """Return True for an episode in the system's grammar, without a refused call or another fault."""
     return record.rewards.get("format", 1.0) == 1.0 and imitable(record.trajectory, played)
 
 
 def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected, formed: bool = True) -> str | None:
-    """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does."""
-    if trajectory.end in NO_FAULT_OF_ITS_OWN:
+    """The label of a trajectory, or why it is left out, where that needs no judge; ``formed``: :func:`well_formed`."""
+    if trajectory.end in INFRASTRUCTURE_ENDS:
         return "ended by an error"
     if trajectory.answer is None:
         return UNDESIRABLE if rejected == "wrong-or-guess" else "no answer"
@@ -118,12 +118,12 @@ def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected, forme
     # Nothing was seen: there is nothing to ask.
     if not trajectory.frames:
         return with_evidence("guess", right, rejected, formed)
-    # It is left out whatever the judge says.
+    # It is left out whatever the judge's verdict.
     return MALFORMED if right and not formed and rejected == "wrong-and-guess" else None
 
 
 def with_evidence(evidence: Evidence, right: bool, rejected: Rejected, formed: bool = True) -> str:
-    """The verdict on an answer, given the judge's: a label, or why it is left out."""
+    """The label of an answer, or why it is left out, given the judge's verdict."""
     if evidence == "unclear":
         return "judge: unclear"
     if right and evidence == "enough":
@@ -134,7 +134,10 @@ def with_evidence(evidence: Evidence, right: bool, rejected: Rejected, formed: b
 
 
 def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tuple[int, int]:
-    """How many of each kind to take, so that the share holds and as few as possible are left out."""
+    """Numbers of each kind to take, so that the share of desirable ones holds and as few as possible are left out.
+
+    ``size`` bounds their sum; 0: no bound.
+    """
     total = min(desirable / share, undesirable / (1 - share))
     total = min(total, size) if size > 0 else total
     # Where a kind is scarce all of it is taken, and the other is rounded.
@@ -143,29 +146,34 @@ def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tu
 
 @dataclass(frozen=True)
 class PreferenceOptions:
-    """Which episodes are labelled, and how."""
+    """Episodes, judge and rules of the labels."""
 
-    job: JobOptions  # of the job; `limit` counts rows that are played
-    judge: ServerOptions  # who says whether an answer is a guess: a model that reads text
+    job: JobOptions  # limit counts rows that are played
+    judge: ServerOptions  # decides whether an answer is a guess: a model that reads text
     records: tuple[Path, ...] = ()  # files of trajectory records, or folders of runs or evaluations
-    player: TeacherOptions | None = None  # who plays `data`; None where nothing is played
-    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows to play, in place of or beside records
+    player: TeacherOptions | None = None  # plays data
+    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows to play, instead of records or in addition
     samples: int = 1  # episodes of each row that is played
     right_from: float = 0.5  # accuracy from which an answer is right
-    rejected: Rejected = "wrong-or-guess"  # what is undesirable
+    rejected: Rejected = "wrong-or-guess"
     share: float = SHARE  # of desirable trajectories, above 0 and below 1
     size: int = 0  # most trajectories; 0 for no bound
     draw: int = 0  # seed of their choice
 
 
 def label(options: PreferenceOptions) -> JobReport:
-    """Label episodes; the same options go on where a job was killed."""
-    if not 0 < options.share < 1:
-        raise SetupError(f"--share {options.share:g}: KTO needs both kinds; choose a share above 0 and below 1")
+    """Label episodes; the same options resume. Complete when every episode was played and judged and there are both
+    kinds.
+
+    Raises:
+        SetupError: The job can't start.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config or a data file is wrong.
+    """
     if bool(options.data) != bool(options.player):
-        raise SetupError("--data and --teacher belong together: the rows to play, and who plays them")
+        raise SetupError("--data and --teacher belong together: the rows to play, and who plays them", key="--data")
     if not options.records and not options.data:
-        raise SetupError("name --records, or rows with --data and who plays them with --teacher")
+        raise SetupError("name --records, or rows with --data and who plays them with --teacher", key="--records")
     check_files(options.data, "--data")
     records = list(read_episodes(options.records)) if options.records else []
     judge = chat_config(options.judge, "--judge", "--judge-name")
@@ -180,8 +188,8 @@ def label(options: PreferenceOptions) -> JobReport:
         complete = report.complete
     settings = {"judge": judge.model, "right_from": options.right_from, "rejected": options.rejected}
     with open_job(options.job.out.resolve(), settings, "labelling") as job:
-        labels = asyncio.run(_judge(job, records, judge, options, system))
-        more = write_labelled(job, labels, options.share, options.size, options.draw)
+        asyncio.run(_judge(job, records, judge, options, system))
+        more = write_labelled(job, options.share, options.size, options.draw)
         lines.append(job.write_report("Preferences", options.job.prices, more))
     lines.append(f"{job.folder / 'kto.jsonl'}: records for run_kto.sh")
     missing = [kind for kind in (DESIRABLE, UNDESIRABLE) if not more[f"{kind} in the set"]]
@@ -190,7 +198,7 @@ def label(options: PreferenceOptions) -> JobReport:
 
 
 def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], JobReport]:
-    """Play the rows, in a job of its own below the folder: its episodes, and what it tells."""
+    """Play the rows in a job below the folder; returns its episodes and report."""
     teacher.check_samples(options.samples)
     questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
@@ -199,68 +207,60 @@ def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], Jo
         return records, JobReport(text, not job.failures)
 
 
+async def _play(
+    job: SynthesisJob, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions
+) -> list[Record]:
+    with closing(teacher.context(job.folder, options.job.concurrency)) as context:
+        play_sample = sampler(teacher, context, context.retriever(), options.samples, "preferences")
+
+        async def work(item: Sample) -> Outcome:
+            return recorded(await play_sample(*item))
+
+        keys = await job.play(samples_of(rows, options.samples), work, options.job.concurrency)
+        return [Record.from_dict(job.outcome(key).result) for key in keys]
+
+
 async def _judge(
     job: SynthesisJob, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions, played: System | None
-) -> Mapping[Key, Outcome]:
+) -> None:
     endpoint, rejected = Endpoint(judge, "judge"), options.rejected
     items: dict[Key, Record] = {}
     for record in records:
-        # By content, so that a run which has gone on, or a file that was moved, is no other job.
-        said = digest(json.dumps(record.trajectory.to_dict()), grade_of(record))[:16]
-        items.setdefault((*key_of(record.qa), said, content_of(record.qa)), record)
+        # By content, so that a run which has continued, or a file that was moved, is no other job.
+        content = digest(json.dumps(record.trajectory.to_dict()), grade_of(record))[:16]
+        items.setdefault((*key_of(record.qa), content, content_of(record.qa)), record)
 
     async def work(record: Record) -> Outcome:
-        grade, usage, evidence = grade_of(record), Usage(), ""
+        grade, usage, judgement = grade_of(record), Usage(), dict[str, str]()
         if grade is None:
             return Outcome("no grade")
         right, formed = grade >= options.right_from, well_formed(record, played)
         verdict = without_judge(record.trajectory, right, rejected, formed)
         if verdict is None:
             evidence, usage = await ask(endpoint, question_for_judge(record), read_evidence)
-            verdict = with_evidence(evidence, right, rejected, formed)  # type: ignore[arg-type]
+            verdict = with_evidence(evidence, right, rejected, formed)
+            judgement = {"evidence": evidence, "judge": judge.model}
         if verdict not in (DESIRABLE, UNDESIRABLE):
             return Outcome(verdict, usage=usage)
-        provenance = {**record.provenance, "label": verdict}
-        if evidence:
-            provenance |= {"evidence": evidence, "judge": judge.model}
-        return Outcome(result=replace(record, provenance=provenance).to_dict(), usage=usage)
+        labelled = replace(record, provenance={**record.provenance, "label": verdict, **judgement})
+        return Outcome(result=labelled.to_dict(), usage=usage)
 
-    return await job.play(items, work, options.job.concurrency)
+    await job.play(items, work, options.job.concurrency)
 
 
-async def _play(
-    job: SynthesisJob, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions
-) -> list[Record]:
-    context = teacher.context(job.folder, options.job.concurrency)
-    try:
-        play_sample = sampler(teacher, context, context.retriever(), options.samples, "preferences")
-
-        async def work(item: tuple[VideoQA, int]) -> Outcome:
-            record = await play_sample(*item)
-            return Outcome(result=record.to_dict(), usage=recorded_usage(record))
-
-        played = await job.play(samples_of(rows, options.samples), work, options.job.concurrency)
-        return [Record.from_dict(outcome.result) for outcome in played.values()]
-    finally:
-        context.close()
-
-
-def write_labelled(
-    job: SynthesisJob, labels: Mapping[Key, Outcome], share: float, size: int, seed: int
-) -> dict[str, Any]:
-    """Write ``kto.jsonl``, records with ``provenance.label``; the numbers for the report."""
+def write_labelled(job: SynthesisJob, share: float, size: int, seed: int) -> dict[str, Any]:
+    """Write ``kto.jsonl``, records with ``provenance.label``; returns numbers for the report (see :func:`mixture`)."""
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
     asked: Counter[str] = Counter()
-    for key, outcome in labels.items():
-        if outcome.verdict == KEPT:
-            provenance = outcome.result["provenance"]
-            kinds[provenance["label"]].append(key)
-            asked[provenance.get("evidence", "not asked")] += 1
+    for key, outcome in job.results(kept=True):
+        provenance = outcome.result["provenance"]
+        kinds[provenance["label"]].append(key)
+        asked[provenance.get("evidence", "not asked")] += 1
     counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), share, size)
     chosen = set[Key]()
     for kind, count in zip(kinds, counts, strict=True):
         chosen |= drawn(kinds[kind], count, seed)
-    job.write_rows("kto.jsonl", (labels[key].result for key in labels if key in chosen))
+    job.write_rows("kto.jsonl", (job.outcome(key).result for key in job.finished() if key in chosen))
     more: dict[str, Any] = {f"{kind} found": len(keys) for kind, keys in kinds.items()}
     more |= {f"{kind} in the set": count for kind, count in zip(kinds, counts, strict=True)}
     more |= {f"labelled, judge: {word}": count for word, count in sorted(asked.items())}

@@ -1,4 +1,4 @@
-"""The questions that a teacher writes: read, checked, and told apart from those that there are."""
+"""Questions that a teacher writes: read, checked, and compared with known ones."""
 
 import re
 import unicodedata
@@ -8,8 +8,8 @@ from typing import Any
 from agentic_video.graders.replies import read_array
 
 MAX_QUESTION_CHARS = 400
-MAX_OFFERED = 50
-"""A reply with more questions than this is read up to here."""
+MAX_QUESTIONS = 50
+"""Of a reply; the rest is ignored."""
 
 _WORD = re.compile(r"\w+")
 # Tags of a system's grammar and special tokens of chat templates: they would be read as such.
@@ -20,70 +20,70 @@ _YES_OR_NO = {"yes", "no", "true", "false"}
 
 @dataclass(frozen=True)
 class Rules:
-    """When a question of the teacher's is taken."""
+    """Bounds of an acceptable question."""
 
     words: int = 8  # most words of an answer
-    # two questions about a video that share so much of their words (intersection over union) are the same
-    near: float = 0.8
+    near: float = 0.8  # shared words (intersection over union) from which two questions about a video are the same
 
 
 @dataclass(frozen=True)
 class TeacherQuestion:
-    """A question that a teacher wrote, or why it isn't one."""
+    """A question that a teacher wrote, or why it isn't acceptable."""
 
     question: str = ""
     answer: str = ""
     fault: str = ""
 
 
-def read_offers(reply: str, rules: Rules) -> list[TeacherQuestion] | None:
+def read_questions(reply: str, rules: Rules) -> list[TeacherQuestion] | None:
     """The questions in a reply; None when it is no JSON array, alone or in a code fence."""
     found = read_array(reply)
-    return None if found is None else [_offer(raw, rules) for raw in found[:MAX_OFFERED]]
+    if found is None:
+        return None
+    questions = []
+    for raw in found[:MAX_QUESTIONS]:
+        fault, question, answer = _checked(raw, rules)
+        questions.append(TeacherQuestion(fault=fault) if fault else TeacherQuestion(question, answer))
+    return questions
 
 
-def _offer(raw: Any, rules: Rules) -> TeacherQuestion:
+def _checked(raw: Any, rules: Rules) -> tuple[str, str, str]:
+    """The fault of a question, if any, and its texts."""
     if not isinstance(raw, dict) or set(raw) != {"question", "answer"}:
-        return TeacherQuestion(fault="not an object with question and answer")
+        return "not an object with question and answer", "", ""
     if not all(isinstance(value, str) for value in raw.values()):
-        return TeacherQuestion(fault="question or answer is no text")
+        return "question or answer is no text", "", ""
     question, answer = (" ".join(raw[name].split()) for name in ("question", "answer"))
-    if not _WORD.search(question) or not _WORD.search(answer):
-        return TeacherQuestion(fault="question or answer is empty")
-    if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn") for letter in question + answer):
-        return TeacherQuestion(fault="characters that are no text")
-    if _MARKUP.search(question) or _MARKUP.search(answer):
-        return TeacherQuestion(fault="markup")
-    if len(question) > MAX_QUESTION_CHARS:
-        return TeacherQuestion(fault="question too long")
-    if len(answer.split()) > rules.words or len(answer) > 20 * rules.words:
-        return TeacherQuestion(fault="answer too long")
-    if _ABOUT_THE_EXAM.search(question):
-        return TeacherQuestion(fault="about frames, options or examples")
-    if normal(answer) in _YES_OR_NO:
-        return TeacherQuestion(fault="answered by yes or no")
-    if f" {normal(answer)} " in f" {normal(question)} ":
-        return TeacherQuestion(fault="answer in the question")
-    return TeacherQuestion(question, answer)
+    both = question + answer
+    faults = {
+        "question or answer is empty": not _WORD.search(question) or not _WORD.search(answer),
+        "characters that are no text": any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") for c in both),
+        "markup": _MARKUP.search(question) or _MARKUP.search(answer),
+        "question too long": len(question) > MAX_QUESTION_CHARS,
+        "answer too long": len(answer.split()) > rules.words or len(answer) > 20 * rules.words,
+        "about frames, options or examples": _ABOUT_THE_EXAM.search(question),
+        "answered by yes or no": normal(answer) in _YES_OR_NO,
+        "answer in the question": f" {normal(answer)} " in f" {normal(question)} ",
+    }
+    return next((fault for fault, found in faults.items() if found), ""), question, answer
 
 
 def normal(text: str) -> str:
-    """A text by which equal questions are equal: its words, without case and punctuation."""
+    """A text's words without case and punctuation, by which equal questions are equal."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
-def alike(one: str, other: str) -> float:
-    """Words that two normal texts share, of all their words, 0 to 1."""
-    words, others = set(one.split()), set(other.split())
+def similarity(text: str, other: str) -> float:
+    """Shared words of two normal texts, of all their words, 0 to 1."""
+    words, others = set(text.split()), set(other.split())
     return len(words & others) / len(words | others) if words | others else 1.0
 
 
 @dataclass
 class KnownQuestions:
-    """The questions that there are, so that none is written twice.
+    """The questions so far, so that none is written twice.
 
-    A question is a repetition when it has the same words as any other, or nearly the same words as one about the same
-    video.
+    A repetition has the same words as any other question, or nearly the same words as one about the same video.
     """
 
     near: float
@@ -91,9 +91,9 @@ class KnownQuestions:
     _by_video: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, question: str, video: str) -> bool:
-        """Remember a question; False when it is a repetition."""
+        """Remember a question; returns False for a repetition."""
         text = normal(question)
-        if text in self._texts or any(alike(text, other) >= self.near for other in self._by_video.get(video, ())):
+        if text in self._texts or any(similarity(text, other) >= self.near for other in self._by_video.get(video, ())):
             return False
         self._texts.add(text)
         self._by_video.setdefault(video, []).append(text)

@@ -1,13 +1,14 @@
 """Corrections by a teacher (VideoZoomer's reflection data): it names the flaw of a failed episode, and does better.
 
-A recorded episode that answered wrong or not at all is played again up to its flawed call; from there the teacher goes
-on. What ends right is kept: the flawed turns as context, the correction to learn from.
+A recorded episode that answered wrong or not at all is replayed up to its flawed call; the teacher continues from
+there. What ends right is kept: the flawed turns as context, the correction to learn from.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -20,11 +21,11 @@ from agentic_video.graders.replies import read_object
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
-from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside
+from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_player
 from agentic_video.synthesis.distill import write_outputs
 from agentic_video.synthesis.imitation import demonstration_fault
 from agentic_video.synthesis.inputs import (
-    NO_FAULT_OF_ITS_OWN,
+    INFRASTRUCTURE_ENDS,
     Counted,
     content_of,
     digest,
@@ -36,16 +37,15 @@ from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outco
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
-from agentic_video.tools.base import Retriever
 from agentic_video.types.action import Calls
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Aside, EndReason, RecordedPart, Trajectory, Turn, recorded_frames
 
 Kept = Literal["flaw", "whole"]
-"""How much of a failed episode a correction follows: all up to its flaw, or (released code) all but its answer."""
+"""The part of a failed episode before its correction: all up to its flaw, or (released code) all but its answer."""
 Loss = Literal["correction", "all"]
-"""Whose turns have loss in SFT: the correction's alone, or (released code) those before it too."""
+"""Turns with loss in SFT: the correction's alone, or (released code) those before it too."""
 
 MAX_FLAW_CHARS = 1_000
 
@@ -86,28 +86,33 @@ to the form described at the beginning, and never mention a record, an attempt o
 
 @dataclass(frozen=True)
 class ReflectOptions:
-    """Which failures are corrected, and by whom."""
+    """Failures, teacher and form of corrections."""
 
-    job: JobOptions  # of the job; `limit` counts failures
-    teacher: TeacherOptions  # who corrects
+    job: JobOptions  # limit counts failures
+    teacher: TeacherOptions
     rollouts: tuple[Path, ...]  # files of trajectory records, or folders of runs or evaluations
     min_acc: float = 1.0  # an answer graded less than this is a failure
-    # how much of an episode its correction follows; only for `flaw` is the teacher asked for one first
-    keep: Kept = "flaw"
-    loss: Loss = "correction"  # whose turns have loss
+    keep: Kept = "flaw"  # only for "flaw" is the teacher asked for one first
+    loss: Loss = "correction"
 
 
 def reflect(options: ReflectOptions) -> JobReport:
-    """Have failures corrected; the same options go on where a job was killed."""
-    found = read_episodes(options.rollouts)
+    """Have failures corrected; the same options resume.
+
+    Raises:
+        SetupError: The job can't start, or there is no episode of the system.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config is wrong.
+    """
+    episodes = read_episodes(options.rollouts)
     teacher = prepare(options.teacher)
-    own = of_system(found, teacher.system.name, "whose failures are corrected (--system, --recipe)")
-    records = Counted(chain([next(own)], own))  # that there is one, before a folder is made
+    own = of_system(episodes, teacher.system.name, "whose failures are corrected (--system, --recipe)")
+    records = Counted(chain([next(own)], own))  # there is one, before a folder is made
     settings = {
         **teacher.identity(),
         "rollouts": [str(path.resolve()) for path in options.rollouts],
         "min_acc": options.min_acc,
-        # the defaults are those of reflections from before there was a choice
+        # folders of earlier versions lack these keys
         **({"keep": options.keep} if options.keep != ReflectOptions.keep else {}),
         **({"loss": options.loss} if options.loss != ReflectOptions.loss else {}),
     }
@@ -118,29 +123,24 @@ def reflect(options: ReflectOptions) -> JobReport:
 
 
 async def _play(job: SynthesisJob, teacher: Teacher, records: Counted[Record], options: ReflectOptions) -> None:
-    context = teacher.context(job.folder, options.job.concurrency)
-    try:
+    with closing(teacher.context(job.folder, options.job.concurrency)) as context:
         failed = await failures(records, teacher, context, options.min_acc)
-        items = dict(first(list(failed.items()), options.job.limit))
         print(f"{records.count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
+        items = dict(first(list(failed.items()), options.job.limit))
         await job.play(items, Reflector(teacher, context, options).reflect, options.job.concurrency)
-    finally:
-        context.close()
 
 
 async def failures(
     records: Iterable[Record], teacher: Teacher, context: EvalContext, least_acc: float
 ) -> dict[Key, Record]:
-    """The episodes that the agent itself made fail, each once, by data source, id and what was said and asked.
+    """The episodes that the agent itself made fail, each once, by data source, id and content.
 
     An answer without a grade in its record is graded; one that can't be is left out.
     """
-    found: dict[Key, Record] = {}
+    failed: dict[Key, Record] = {}
     for record in records:
         qa, trajectory = record.qa, record.trajectory
-        # By content: where a folder has got an episode more, the others are still what they were.
-        key = (qa.data_source, qa.id, digest(json.dumps(trajectory.to_dict()))[:16], content_of(qa))
-        if trajectory.end in NO_FAULT_OF_ITS_OWN:
+        if trajectory.end in INFRASTRUCTURE_ENDS:
             continue
         acc: float | None = 0.0
         if trajectory.answer is not None:
@@ -148,23 +148,23 @@ async def failures(
             if acc is None:
                 acc = (await grades(teacher.system, trajectory, qa, context.graders)).get("acc")
         if acc is not None and acc < least_acc:
-            found[key] = record
-    return found
+            # By content: where a folder has got an episode more, the others are still what they were.
+            content = digest(json.dumps(trajectory.to_dict()))[:16]
+            failed[(qa.data_source, qa.id, content, content_of(qa))] = record
+    return failed
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the teacher says went wrong."""
+    """The teacher's account of a failure."""
 
     turn: int  # number of the flawed turn, from 1
     flaw: str  # in its words; empty where it wasn't asked
 
 
 def read_diagnosis(reply: str, turns: Sequence[int]) -> Diagnosis | None:
-    """The diagnosis that a reply is; None where it is none, or names another turn than one of ``turns``."""
-    found = read_object(reply)
-    if found is None:
-        return None
+    """The diagnosis in a reply; None where there is none, or it names another turn than one of ``turns``."""
+    found = read_object(reply) or {}
     turn, flaw = found.get("turn"), found.get("flaw")
     if not isinstance(turn, int) or isinstance(turn, bool) or turn not in turns:
         return None
@@ -178,64 +178,63 @@ class Reflector:
 
     def __init__(self, teacher: Teacher, context: EvalContext, options: ReflectOptions):
         self._teacher, self._context, self._options = teacher, context, options
-        self._retriever: Retriever | None = context.retriever()
+        self._retriever = context.retriever()
 
     async def reflect(self, record: Record) -> Outcome:
-        """Diagnose, correct, check."""
+        """Diagnose, correct, check.
+
+        Raises:
+            VideoError: The video can't be read.
+            EngineError: The teacher gave no reply.
+            EndpointError: The answer couldn't be judged.
+        """
         failed, system = record.trajectory, self._teacher.system
         turns = correctable(failed, system.max_turns)
         if not turns:
             return Outcome("no call to correct")
         past = PastPolicy(failed.turns, prefix=system.reply_prefix, asides=failed.all_asides)
-        again = await self._replay(past, record)
-        if not _same(again, failed, max(turns)):
-            return Outcome("plays differently now")  # another video file or another config than it was played with
+        replayed = await self._replay(past, record)
+        if not _same(replayed, failed, max(turns)):
+            return Outcome("plays differently now")  # another video file or config than it was played with
 
         backend, limits = self._context.backend, self._teacher.limits
-        diagnosis, usage, going_on = Diagnosis(max(turns), ""), Usage(), CONTINUE_WHOLE
+        diagnosis, usage, instructions = Diagnosis(max(turns), ""), Usage(), CONTINUE_WHOLE
         if self._options.keep == "flaw":
             question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
-            reply, usage = await ask_beside(backend, system, limits, question)
+            reply, usage = await ask_player(backend, system, limits, question)
             found = read_diagnosis(reply, turns)
             if found is None:
                 return Outcome("unclear diagnosis", None, usage)
-            diagnosis, going_on = found, CONTINUE.replace("{flaw}", found.flaw)
+            diagnosis, instructions = found, CONTINUE.replace("{flaw}", found.flaw)
 
         policy = backend.policy(system, limits)
         kept = failed.turns[: diagnosis.turn]
         asides = [aside for turn in kept for aside in turn.asides]
-        past = PastPolicy(kept, policy, going_on, prefix=system.reply_prefix, asides=asides)
+        past = PastPolicy(kept, policy, instructions, prefix=system.reply_prefix, asides=asides)
         corrected = await self._replay(past, record)
         if corrected.end is EndReason.ENGINE_ERROR:
             raise EngineError(corrected.error)
         return await self._outcome(record, corrected, diagnosis, usage + usage_of(policy))
 
     async def _replay(self, policy: Policy, record: Record) -> Trajectory:
-        index = record.trajectory.rollout_index
-        return await play(
-            self._teacher.system, policy, record.qa, self._context.source, self._retriever, rollout_index=index
-        )
+        index, source = record.trajectory.rollout_index, self._context.source
+        return await play(self._teacher.system, policy, record.qa, source, self._retriever, rollout_index=index)
 
     async def _outcome(self, record: Record, corrected: Trajectory, diagnosis: Diagnosis, usage: Usage) -> Outcome:
+        system, before = self._teacher.system, corrected.turns[: diagnosis.turn]
         correction = corrected.turns[diagnosis.turn :]
         # The flaw itself may be an illegal call: what is learnt must be legal, not what it corrects.
-        verdict = await verify(
-            self._teacher.system,
-            replace(corrected, turns=correction),
-            record.qa,
-            self._context.graders,
-            self._options.min_acc,
-        )
+        own = replace(corrected, turns=correction)
+        verdict = await verify(system, own, record.qa, self._context.graders, self._options.min_acc)
         reason = verdict.reason
         if reason == KEPT:
             # What it repeats, or leaves unused, may be in the turns before it.
-            reason = demonstration_fault(self._teacher.system, corrected) or KEPT
-        flawed = corrected.turns[diagnosis.turn - 1].action
+            reason = demonstration_fault(system, corrected) or KEPT
+        flawed = before[-1].action
         if correction and isinstance(flawed, Calls) and correction[0].action == flawed:
             reason = "the same call again"
-        taught = self._options.loss == "all"
-        shown = tuple(replace(turn, loss_mask=taught) for turn in corrected.turns[: diagnosis.turn])
-        provenance: Mapping[str, Any] = {
+        shown = tuple(replace(turn, loss_mask=self._options.loss == "all") for turn in before)
+        provenance = {
             "source": "reflection",
             "teacher": self._teacher.name,
             "flawed_turn": diagnosis.turn,
@@ -251,12 +250,12 @@ class Reflector:
 
 
 def correctable(trajectory: Trajectory, max_turns: int) -> list[int]:
-    """Numbers (from 1) of the turns after which the agent was shown something and could have gone on."""
+    """Numbers (from 1) of the turns after which the agent was shown something and could have continued."""
     return [number for number, turn in enumerate(trajectory.turns, start=1) if turn.observation and number < max_turns]
 
 
-def _same(again: Trajectory, before: Trajectory, count: int) -> bool:
-    """Whether the opening and the first turns say and show the same; times may be rounded otherwise."""
+def _same(replayed: Trajectory, before: Trajectory, count: int) -> bool:
+    """Compare opening and first turns; times may be rounded otherwise."""
 
     def parts(shown: Sequence[RecordedPart]) -> list[Any]:
         return [
@@ -264,26 +263,33 @@ def _same(again: Trajectory, before: Trajectory, count: int) -> bool:
             for part in shown
         ]
 
-    def content(one: Trajectory) -> list[Any]:
-        opening = [(message.role, parts(message.parts)) for message in one.opening]
-        return opening + [(turn.text, parts(turn.observation)) for turn in one.turns[:count]]
+    def content(trajectory: Trajectory) -> list[Any]:
+        opening = [(message.role, parts(message.parts)) for message in trajectory.opening]
+        return opening + [(turn.text, parts(turn.observation)) for turn in trajectory.turns[:count]]
 
-    return content(again) == content(before)
+    return content(replayed) == content(before)
 
 
 class PastPolicy:
-    """Says recorded turns, then lets a teacher go on, who is shown them as a record."""
+    """Replays recorded turns, then lets a teacher continue, who is shown them as a record.
+
+    Args:
+        policy: The teacher; None ends the episode after the turns.
+        instructions: For the teacher, after the record.
+        prefix: The system's ``reply_prefix``, with which the turns' texts begin.
+        asides: Recorded replies to the system's side queries.
+    """
 
     def __init__(
         self,
         turns: Sequence[Turn],
         policy: Policy | None = None,
-        going_on: str = "",
+        instructions: str = "",
         *,
         prefix: str = "",
         asides: Sequence[Aside] = (),
     ):
-        self._turns, self._policy, self._going_on = turns, policy, going_on
+        self._turns, self._policy, self._instructions = turns, policy, instructions
         self._prefix, self._asides = prefix, iter(asides)
         self._opening: tuple[Message, ...] = ()
         self._shown: list[tuple[Part, ...]] = []
@@ -306,7 +312,7 @@ class PastPolicy:
             raise EngineError("the record ends here")
         if not self._begun:
             self._begun = True
-            if not await self._policy.begin(self.quoted(len(self._turns), self._going_on)):
+            if not await self._policy.begin(self.quoted(len(self._turns), self._instructions)):
                 raise EngineError("the record doesn't fit the teacher's prompt")
         return await self._policy.say(view)
 
@@ -317,14 +323,14 @@ class PastPolicy:
         return True
 
     async def ask(self, request: AsideRequest) -> Aside:
-        if (said := next(self._asides, None)) is not None:
-            return said
+        if (recorded := next(self._asides, None)) is not None:
+            return recorded
         if self._policy is None:
             raise EngineError("the record ends here")
         return await self._policy.ask(request)
 
     def quoted(self, count: int, after: str) -> tuple[Message, ...]:
-        """The opening with the first turns as a record behind it, frames included."""
+        """The opening, followed by the first turns as a record, frames included, and a text."""
         record: list[Part] = [ATTEMPT]
         for number, turn in enumerate(self._turns[:count], start=1):
             record.append(f"\n\nTurn {number}: {json.dumps(turn.text[:MAX_TURN_CHARS])}\n")

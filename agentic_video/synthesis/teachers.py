@@ -1,4 +1,4 @@
-"""Teachers: who plays a system's episodes, so that others learn from them.
+"""Teachers: models that play a system's episodes, so that others learn from them.
 
 A teacher is any model that an evaluation can play: an OpenAI-compatible server, or a checkpoint in this process.
 """
@@ -29,7 +29,7 @@ from agentic_video.evaluation.runner import play_one
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.synthesis.inputs import content_of
-from agentic_video.synthesis.jobs import Key
+from agentic_video.synthesis.jobs import Key, Outcome
 from agentic_video.systems.base import System
 from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever
@@ -39,14 +39,14 @@ from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
-JUDGED_BY = ("model", "temperature", "max_tokens", "max_answer_chars")
-FOUND_BY = ("model", "pretrained", "max_prompt_chars")
-"""What of the judge and of the retrieval grades and frames depend on; how they are reached may change."""
+JUDGE_IDENTITY = ("model", "temperature", "max_tokens", "max_answer_chars")
+RETRIEVAL_IDENTITY = ("model", "pretrained", "max_prompt_chars")
+"""Settings that change grades and frames, unlike those of the connection."""
 
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
 
-TOLD_BY_USER = "agentic_video.system.observation_role=user"
+OBSERVED_BY_USER = "agentic_video.system.observation_role=user"
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,13 @@ class TeacherOptions:
     """A teacher as a command names it."""
 
     recipe: Path  # folder of the recipe whose system is played
-    profile: str  # the recipe's config: `laptop` or `cluster`
-    model: ModelOptions  # the model; `concurrency` bounds the requests to a server
+    profile: str  # of the recipe: laptop or cluster
+    model: ModelOptions
     timeout: float = ChatConfig.timeout  # seconds for a server's reply
-    max_tokens: int | None = None  # most tokens of a server's reply; None takes the recipe's `max_turn_tokens`
-    # whether samples are told apart by their seed: a server gets the model's plus the sample's number
-    seeded: bool = False
-    overrides: tuple[str, ...] = ()  # hydra overrides of the recipe's config
-    # how messages call the option that names the model; its name on a server is `<option>-name`
-    option: str = "--teacher"
+    max_tokens: int | None = None  # of a server's reply; None takes the recipe's max_turn_tokens
+    seeded: bool = False  # a server gets a seed: the model's plus the number of the sample
+    overrides: tuple[str, ...] = ()  # Hydra overrides of the recipe's config
+    option: str = "--teacher"  # option that names the model, for messages; its name on a server is <option>-name
 
     def __post_init__(self) -> None:
         check_overrides(self.overrides)
@@ -73,10 +71,10 @@ class TeacherOptions:
 class Teacher:
     """A teacher with the system that it plays."""
 
-    settings: Settings  # of the recipe's config
-    limits: TokenLimits  # token budgets of an episode
-    spec: ModelSpec  # the model
-    seeded: bool = False  # whether samples are told apart by their seed
+    settings: Settings
+    limits: TokenLimits
+    spec: ModelSpec
+    seeded: bool = False
 
     @property
     def system(self) -> System:
@@ -84,11 +82,12 @@ class Teacher:
 
     @property
     def name(self) -> str:
-        """As records name it."""
+        """The name in records."""
         return self.spec.chat.model or self.spec.model
 
     def identity(self) -> dict[str, Any]:
-        """On what of this the results depend: plain data."""
+        """Everything that the results depend on, as plain data."""
+        judge, retrieval = self.settings.judge, self.settings.retrieval
         return {
             "teacher": self.spec.model,
             "teacher_name": self.spec.chat.model,
@@ -102,12 +101,12 @@ class Teacher:
                 "max_tokens": self.spec.chat.max_tokens,
             },
             **({"template_kwargs": dict(self.spec.template_kwargs)} if self.spec.template_kwargs else {}),
-            "judge": _picked(self.settings.judge, JUDGED_BY) if self.settings.judge.base_url else None,
-            "retrieval": _picked(self.settings.retrieval, FOUND_BY),
+            "judge": {name: getattr(judge, name) for name in JUDGE_IDENTITY} if judge.base_url else None,
+            "retrieval": {name: getattr(retrieval, name) for name in RETRIEVAL_IDENTITY},
         }
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
-        """What the episodes of this process share; made where its event loop runs."""
+        """Engine, frames and graders of this process's episodes; made where its event loop runs."""
         plan = EvalPlan(
             folder=folder,
             system=self.system,
@@ -122,67 +121,73 @@ class Teacher:
         return EvalContext(plan)
 
     def backends(self, context: EvalContext, samples: int) -> list[Backend]:
-        """Who plays each sample of a question: the same model, told apart by the seed where a server gets one."""
+        """The backend of each sample of a question; a server's samples differ by seed."""
         if self.spec.engine != "chat" or not self.seeded:
             return [context.backend] * samples
         chat, side = self.spec.chat, context.backend.visual_token_side
         seeded = (replace(chat, fields={**chat.fields, "seed": self.spec.seed + number}) for number in range(samples))
-        return [ChatBackend(replace(self.spec, chat=one), side) for one in seeded]
+        return [ChatBackend(replace(self.spec, chat=config), side) for config in seeded]
 
     def check_samples(self, samples: int) -> None:
-        """Whether several samples of a question can differ."""
+        """Check that several samples of a question can differ."""
         if samples > 1 and self.spec.temperature == 0:
-            raise SetupError("--samples says the same each time at temperature 0: set --temperature")
+            raise SetupError("--samples are all the same at temperature 0: set --temperature", key="--samples")
 
 
 def prepare(options: TeacherOptions) -> Teacher:
-    """The teacher that a command names."""
+    """The teacher that a command names.
+
+    Raises:
+        SetupError: Something is missing or doesn't exist.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config is wrong.
+    """
     make_importable(options.recipe)
-    require_model(options.model, options.option, f"{options.option}-name")
-    model = options.model
+    model, name_option = options.model, f"{options.option}-name"
+    require_model(model, options.option, name_option)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
     if model.engine == "chat" and settings.system.observation_role != "user":
         # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
-        config = compose_recipe(options.recipe, options.profile, [TOLD_BY_USER, *options.overrides])
+        config = compose_recipe(options.recipe, options.profile, [OBSERVED_BY_USER, *options.overrides])
         settings = settings_of(config)
     check_taught(model.model, settings.system, options.option)
     require_encoder(settings.retrieval)
-    limits = limits_of(config)
     if model.engine == "chat" and not model.model_name:
-        name = served_model(model.model, model.api_key_env, option=options.option, name_option=f"{options.option}-name")
+        name = served_model(model.model, model.api_key_env, option=options.option, name_option=name_option)
         model = replace(model, model_name=name)
     spec = fit_images(model_spec(model, config), settings.system.max_images, shows_clips(settings.system))
+    limits = limits_of(config)
     if model.engine == "chat":
         chat = replace(spec.chat, timeout=options.timeout, max_tokens=options.max_tokens or spec.chat.max_tokens)
         spec, limits = replace(spec, chat=chat), TokenLimits(UNLIMITED, UNLIMITED, chat.max_tokens or limits.turn)
     return Teacher(settings, limits, spec, options.seeded)
 
 
-def samples_of(rows: Sequence[VideoQA], samples: int) -> dict[Key, tuple[VideoQA, int]]:
-    """The samples of some questions for a job: each question with the number of its sample."""
+Sample = tuple[VideoQA, int]
+"""A question, and the number of one of its episodes."""
+
+
+def samples_of(rows: Sequence[VideoQA], samples: int) -> dict[Key, Sample]:
+    """The samples of some questions, for a job."""
     return {(*key_of(qa), number, content_of(qa)): (qa, number) for qa in rows for number in range(samples)}
 
 
 def sampler(
     teacher: Teacher, context: EvalContext, retriever: Retriever | None, samples: int, source: str
 ) -> Callable[[VideoQA, int], Awaitable[Record]]:
-    """Who plays and grades a sample of a question, as in evaluation."""
+    """A function that plays and grades a sample of a question; records name ``source`` as theirs."""
     contexts = [context.with_backend(backend) for backend in teacher.backends(context, samples)]
 
     async def play(qa: VideoQA, number: int) -> Record:
         record = await play_one(contexts[number], retriever, qa, number)
-        provenance = {"source": source, "model": teacher.name, "sample": number}
-        return replace(record, provenance=provenance)
+        return replace(record, provenance={"source": source, "model": teacher.name, "sample": number})
 
     return play
 
 
-def _picked(config: object, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in names}
-
-
-def recorded_usage(record: Record) -> Usage:
-    """What an episode cost that was played as in evaluation."""
+def recorded(record: Record) -> Outcome:
+    """The outcome of a sample that was played and graded."""
     rewards = record.rewards
-    return Usage(int(rewards["prompt_tokens"]), int(rewards["completion_tokens"]), len(record.trajectory.turns))
+    usage = Usage(int(rewards["prompt_tokens"]), int(rewards["completion_tokens"]), len(record.trajectory.turns))
+    return Outcome(result=record.to_dict(), usage=usage)

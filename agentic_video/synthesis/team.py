@@ -1,10 +1,9 @@
 """EVA's teachers (paper, section 6.2): an executor, a reflective thinker that checks its calls, and an experience bank.
 
-The executor plays the episode. Before a call of its counts, the thinker is asked whether the parameters are reasonable;
-if they aren't, the executor writes the turn again, a bounded number of times. Only the last version is in the record
-and in the executor's own context. A workflow hint and past successes with similar questions, summarised by the teacher,
-stand in the executor's instructions, which aren't recorded either: whoever learns from the record sees the system's own
-prompt.
+The executor plays the episode. Before a call counts, the thinker is asked whether its parameters are reasonable; if
+not, the executor rewrites the turn, a bounded number of times. Only the last version is in the record and in the
+executor's own context. A workflow hint and past successes with similar questions, summarised by the teacher, stand in
+the executor's instructions only: the record has the system's own prompt.
 """
 
 import json
@@ -21,14 +20,15 @@ from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.synthesis.asking import ask_beside, transcript
+from agentic_video.synthesis.asking import ask_player, instructed, transcript
+from agentic_video.synthesis.guidance import GuidedPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.action import Calls, Illegal
-from agentic_video.types.message import AsideRequest, Message, Part, text_of
+from agentic_video.types.message import Message, text_of
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Aside, Trajectory
+from agentic_video.types.trajectory import Trajectory
 
 MAX_EXPERIENCE_CHARS = 2_000
 """Of one past success without a summary, as the executor is shown it."""
@@ -83,10 +83,10 @@ version."""
 
 @dataclass(frozen=True)
 class TeamOptions:
-    """How a team of teachers works."""
+    """Bounds of a team's work; 0 does without the thinker, or without the bank."""
 
-    thinker_rounds: int = 2  # most times that a call is written again; 0 does without the thinker
-    experiences: int = 3  # past successes that the executor is shown; 0 does without the bank
+    thinker_rounds: int = 2  # most times that a call is rewritten
+    experiences: int = 3  # past successes that the executor is shown
     bank_round: int = 64  # the bank grows after each so many questions
 
 
@@ -95,37 +95,38 @@ class Experience:
     """A past success."""
 
     qa: VideoQA
-    turns: tuple[str, ...]  # what was said in each turn
-    summary: str = ""  # the teacher's own account of how it went about it; empty if it gave none
+    turns: tuple[str, ...]
+    summary: str = ""  # the teacher's own account of its approach
 
     @classmethod
     def of(cls, record: Record) -> "Experience":
-        """The experience that a verified episode is."""
+        """The experience of a verified episode."""
         team = record.provenance.get("team", {})
         return cls(record.qa, tuple(turn.text for turn in record.trajectory.turns), team.get("summary", ""))
 
 
 class ExperienceBank:
-    """Past successes, found by how similar their questions are (BM25)."""
+    """Past successes, found by the similarity of their questions (BM25).
+
+    Their order decides between equally similar ones: a restart must give it again.
+    """
 
     def __init__(self, experiences: Sequence[Experience] = ()):
         self._experiences = list(experiences)
-        self._index = BM25Plus([_words(one.qa) for one in self._experiences]) if experiences else None
+        self._index = BM25Plus([_words(experience.qa) for experience in experiences]) if experiences else None
 
     def __len__(self) -> int:
         return len(self._experiences)
 
     def similar(self, qa: VideoQA, count: int) -> list[Experience]:
-        """The experiences with the most similar questions, best first.
-
-        Those of the same video are left out: they would tell what is to be found.
-        """
-        if self._index is None or count < 1:
+        """The experiences with the most similar questions, best first; none of the same video, which would give away
+        what is to be found."""
+        if self._index is None:
             return []
         scores = self._index.get_scores(_words(qa))
         ranked = sorted(range(len(self._experiences)), key=lambda number: -float(scores[number]))
-        others = (self._experiences[number] for number in ranked if self._experiences[number].qa.video != qa.video)
-        return [one for one, _ in zip(others, range(count), strict=False)]
+        others = [self._experiences[number] for number in ranked if self._experiences[number].qa.video != qa.video]
+        return others[: max(0, count)]
 
 
 def _words(qa: VideoQA) -> list[str]:
@@ -150,44 +151,52 @@ def experience_text(experiences: Sequence[Experience]) -> str:
 
 
 def workflow_of(qa: VideoQA, sample: int) -> int:
-    """Number of the workflow hint of an episode: the same whenever it is played, another for each sample."""
+    """Number of the workflow hint of an episode: the same in every run, another for each sample."""
     return (zlib.crc32(f"{qa.data_source} {qa.id}".encode()) + sample) % len(WORKFLOWS)
 
 
 async def summarise(
     backend: Backend, system: System, limits: TokenLimits, trajectory: Trajectory, qa: VideoQA
 ) -> tuple[str, Usage]:
-    """Ask the teacher how a verified episode went about its question."""
+    """The teacher's summary of a verified episode, cut, and its cost; empty without a reply."""
     material = {"question": question_text(qa, "{letter}. {text}"), "turns": transcript(trajectory.turns)}
-    messages = (Message("system", (SUMMARISE,)), Message("user", (json.dumps(material),)))
     try:
-        reply, usage = await ask_beside(backend, system, limits, messages)
+        reply, usage = await ask_player(backend, system, limits, instructed(SUMMARISE, material))
     except EngineError:  # the turns themselves are shown instead
         return "", Usage()
     return reply[:MAX_SUMMARY_CHARS].strip(), usage
 
 
 def read_review(reply: str) -> str | None:
-    """The thinker's objection, or an empty text when it has none; None for a reply that is neither."""
-    said = spoken(reply)
-    if re.fullmatch(r"OK[.!]?", said):
+    """The thinker's objection; empty where it has none, None for an unclear reply."""
+    verdict = spoken(reply)
+    if re.fullmatch(r"OK[.!]?", verdict):
         return ""
-    match = re.fullmatch(r"REVISE\s*:\s*(\S.*)", said, re.DOTALL)
+    match = re.fullmatch(r"REVISE\s*:\s*(\S.*)", verdict, re.DOTALL)
     return match[1].strip()[:MAX_ADVICE_CHARS] if match else None
 
 
 @dataclass
 class TeamNotes:
-    """What happened behind the recorded turns."""
+    """Counts of an episode's reviews."""
 
     reviews: int = 0  # calls that the thinker looked at
-    objections: int = 0  # how often it objected
-    unclear: int = 0  # how often its reply was neither; the call was then carried out
-    usage: Usage = field(default_factory=Usage)  # what the thinker cost
+    objections: int = 0
+    unclear: int = 0  # unclear replies, after which the call was carried out
+    usage: Usage = field(default_factory=Usage)  # of the thinker
 
 
-class TeamPolicy:
-    """The executor with its thinker, as one :class:`agentic_video.rollout.policy.Policy`."""
+class TeamPolicy(GuidedPolicy):
+    """The executor with its thinker, as one :class:`agentic_video.rollout.policy.Policy`; ``notes`` counts reviews.
+
+    Args:
+        executor: Plays the episode.
+        backend: Runs the thinker.
+        limits: Of the thinker's replies.
+        experiences: For the executor.
+        workflow: The executor's workflow hint.
+        rounds: Most times that a turn is rewritten; 0 does without the thinker.
+    """
 
     def __init__(
         self,
@@ -199,51 +208,45 @@ class TeamPolicy:
         workflow: str,
         rounds: int,
     ):
+        guidance = f"{EXECUTOR}\n\nA way that suits many questions: {workflow}"
+        if experiences:
+            guidance += f"\n\n{EXPERIENCES}\n{experience_text(experiences)}"
+        super().__init__(executor, guidance)
         self._executor, self._backend, self._system, self._limits = executor, backend, system, limits
-        self._experiences, self._workflow, self._rounds = experiences, workflow, rounds
+        self._rounds = rounds
         self._task = ""
         self.notes = TeamNotes()
 
     @property
-    def num_tokens(self) -> int:
-        return self._executor.num_tokens
-
-    @property
     def usage(self) -> Usage:
-        """What executor and thinker cost so far."""
+        """Cost of executor and thinker so far."""
         return self._executor.usage + self.notes.usage
 
     async def begin(self, messages: Sequence[Message]) -> bool:
         self._task = "\n\n".join(text_of(message.parts) for message in messages if message.role == "system")
-        guidance = f"\n\n{EXECUTOR}\n\nA way that suits many questions: {self._workflow}"
-        if self._experiences:
-            guidance += f"\n\n{EXPERIENCES}\n{experience_text(self._experiences)}"
-        if messages and messages[0].role == "system":
-            first = Message("system", (*messages[0].parts, guidance))
-            return await self._executor.begin([first, *messages[1:]])
-        return await self._executor.begin([Message("system", (guidance.strip(),)), *messages])
+        return await super().begin(messages)
 
     async def say(self, view: EpisodeView) -> Utterance:
         start = self._executor.num_messages
-        said = await self._executor.say(view)
+        utterance = await self._executor.say(view)
         tries = 0
         prefix = self._system.reply_prefix
-        while tries < self._rounds and isinstance(self._system.parse(said.whole(prefix)), Calls):
-            objection = await self._review(view, said.whole(prefix))
+        while tries < self._rounds and isinstance(self._system.parse(utterance.whole(prefix)), Calls):
+            objection = await self._review(view, utterance.whole(prefix))
             if not objection:
                 break
             tries += 1
             await self._executor.show((ADVICE.replace("{advice}", objection),))
-            again = await self._executor.say(view)
-            if isinstance(self._system.parse(again.whole(prefix)), Illegal):
+            rewritten = await self._executor.say(view)
+            if isinstance(self._system.parse(rewritten.whole(prefix)), Illegal):
                 break  # better the version that the thinker doubts
-            said = again
+            utterance = rewritten
         if tries:
-            self._executor.rewrite(start, said.whole(prefix))
-        return said
+            self._executor.rewrite(start, utterance.whole(prefix))
+        return utterance
 
     async def _review(self, view: EpisodeView, proposed: str) -> str:
-        """The thinker's objection to a turn; empty when it has none."""
+        """The thinker's objection to a turn; empty where it has none."""
         info = view.video.info
         material = {
             "task": self._task,
@@ -252,17 +255,10 @@ class TeamPolicy:
             "so_far": transcript(view.turns),
             "proposed": proposed,
         }
-        messages = (Message("system", (THINKER,)), Message("user", (json.dumps(material),)))
-        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages)
+        reply, usage = await ask_player(self._backend, self._system, self._limits, instructed(THINKER, material))
         self.notes.usage += usage
         self.notes.reviews += 1
         objection = read_review(reply)
         self.notes.unclear += objection is None
         self.notes.objections += bool(objection)
         return objection or ""
-
-    async def show(self, parts: Sequence[Part]) -> bool:
-        return await self._executor.show(parts)
-
-    async def ask(self, request: AsideRequest) -> Aside:
-        return await self._executor.ask(request)

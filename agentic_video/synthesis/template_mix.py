@@ -1,21 +1,19 @@
 """Demonstrations by template: the teacher is asked to follow one of FrameThinker's five (paper, appendix F.2).
 
-The template of each episode is drawn, by weights. What the teacher is told stands in its instructions only: the record
-has the system's own prompt, and says which template was asked for and which was followed.
+The template of each episode is drawn, by weights. The guidance stands in the teacher's instructions only: the record
+has the system's own prompt, and names the template that was asked for and the one followed.
 """
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentic_video.rollout.policy import Policy, Utterance
+from agentic_video.rollout.policy import Policy
+from agentic_video.synthesis.guidance import GuidedPolicy
 from agentic_video.synthesis.templates import Template
-from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import question_text
-from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Aside
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
 
@@ -62,38 +60,17 @@ def read_mix(text: str) -> TemplateMix:
     for word in text.split(","):
         name, _, number = (part.strip() for part in word.partition(":"))
         if name not in names:
-            raise SetupError(f"{OPTION} {name}: {did_you_mean(name, names)}there are {', '.join(names)}")
+            raise SetupError(f"{OPTION} {name}: {did_you_mean(name, names)}there are {', '.join(names)}", key=OPTION)
         if name in weights:
-            raise SetupError(f"{OPTION}: {name} is there twice")
+            raise SetupError(f"{OPTION}: {name} is there twice", key=OPTION)
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", number):
-            raise SetupError(f"{OPTION} {name}:{number}: expected a number from 0, e.g. {name}:1")
+            raise SetupError(f"{OPTION} {name}:{number}: expected a number from 0, e.g. {name}:1", key=OPTION)
         weights[name] = float(number)
     if not any(weights.values()):
-        raise SetupError(f"{OPTION}: every weight is 0")
+        raise SetupError(f"{OPTION}: every weight is 0", key=OPTION)
     return TemplateMix(weights)
 
 
-class GuidedPolicy:
-    """A teacher that is told how to go about a question, as one :class:`agentic_video.rollout.policy.Policy`."""
-
-    def __init__(self, teacher: Policy, template: Template):
-        self._teacher, self._told = teacher, _TOLD.format(guidance=GUIDANCE[template])
-
-    @property
-    def num_tokens(self) -> int:
-        return self._teacher.num_tokens
-
-    async def begin(self, messages: Sequence[Message]) -> bool:
-        if messages and messages[0].role == "system":
-            first = Message("system", (*messages[0].parts, "\n\n" + self._told))
-            return await self._teacher.begin([first, *messages[1:]])
-        return await self._teacher.begin([Message("system", (self._told,)), *messages])
-
-    async def say(self, view: EpisodeView) -> Utterance:
-        return await self._teacher.say(view)
-
-    async def show(self, parts: Sequence[Part]) -> bool:
-        return await self._teacher.show(parts)
-
-    async def ask(self, request: AsideRequest) -> Aside:
-        return await self._teacher.ask(request)
+def guided_by(teacher: Policy, template: Template) -> GuidedPolicy:
+    """The teacher that is told to follow a template."""
+    return GuidedPolicy(teacher, _TOLD.format(guidance=GUIDANCE[template]))

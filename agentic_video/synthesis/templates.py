@@ -1,16 +1,16 @@
-"""Which of FrameThinker's reasoning templates do trajectories follow?
+"""Which of FrameThinker's reasoning templates trajectories follow.
 
 The five templates are those of the paper's process-supervised data (appendix F.2); the sequence of an episode's actions
 decides. No model is asked.
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -42,17 +42,17 @@ TITLES: dict[Template, str] = {
 
 
 @dataclass(frozen=True)
-class TemplateRow:
-    """One line of the report."""
+class TemplateOptions:
+    """Selection of recorded episodes."""
 
-    count: int  # trajectories
-    share: float  # of all trajectories, 0 to 1
-    accuracy: float | None  # mean grade, 0 to 1; None where none of them has one
-    calls: float  # mean number of calls that were carried out
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+    out: OutputFile | None = None
+    """write the numbers to this JSON file too"""
 
 
 def template_of(trajectory: Trajectory) -> Template:
-    """The template that an episode follows. A call that was refused is no action."""
+    """The template that an episode follows. A refused call is no action."""
     if trajectory.answer is None:
         return "unfinished"
     calls = [
@@ -70,16 +70,16 @@ def template_of(trajectory: Trajectory) -> Template:
         return "timestamp_grounded"
     if set(names) != {"choose_frames"}:
         return "other"
-    pairs = [_pair(call) for call in calls]
-    if all(_inside(later, earlier) for earlier, later in pairwise(pairs)):
+    looks = [_frame_numbers(call) for call in calls]
+    if all(_inside(later, earlier) for earlier, later in pairwise(looks)):
         return "hierarchical"
-    if not any(one == other or _inside(one, other) or _inside(other, one) for one, other in combinations(pairs, 2)):
+    if not any(a == b or _inside(a, b) or _inside(b, a) for a, b in combinations(looks, 2)):
         return "multi_interval"
     return "other"
 
 
-def _pair(call: ToolCall) -> tuple[float, float]:
-    """The frame numbers of a look."""
+def _frame_numbers(call: ToolCall) -> tuple[float, float]:
+    """Start and end of a look."""
     start, end = call.arguments.get("start"), call.arguments.get("end")
     known = isinstance(start, int | float) and isinstance(end, int | float)
     return (start, end) if known else (0, float("inf"))  # type: ignore[return-value]
@@ -89,82 +89,57 @@ def _inside(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-@dataclass
-class _Tally:
-    """What is kept of some episodes: their number, their calls, and the sum and number of their grades."""
+def summarise(records: Iterable[Record]) -> dict[str, Any]:
+    """Count FrameThinker's trajectories by template and by number of calls.
 
-    count: int = 0
-    calls: int = 0
-    grades: float = 0.0
-    graded: int = 0
+    Returns:
+        ``trajectories``, ``all``, ``templates`` (by name), ``actions`` (by number of calls). Each group has ``count``,
+        ``share``, ``accuracy`` (mean grade, None without any) and ``calls`` (mean number of those carried out).
+    """
+    # a long run's records don't fit into memory
+    measured = [(template_of(record.trajectory), record.trajectory.tool_calls, grade_of(record)) for record in records]
 
-    def add(self, record: Record) -> None:
-        self.count += 1
-        self.calls += record.trajectory.tool_calls
-        if (grade := grade_of(record)) is not None:
-            self.grades += grade
-            self.graded += 1
+    def group(members: Sequence[tuple[str, int, float | None]]) -> dict[str, Any]:
+        grades = [grade for _, _, grade in members if grade is not None]
+        return {
+            "count": len(members),
+            "share": len(members) / len(measured),
+            "accuracy": statistics.fmean(grades) if grades else None,
+            "calls": statistics.fmean(calls for _, calls, _ in members) if members else 0.0,
+        }
 
-    def row(self, total: int) -> dict[str, object]:
-        accuracy = self.grades / self.graded if self.graded else None
-        calls = self.calls / self.count if self.count else 0.0
-        return asdict(TemplateRow(self.count, self.count / total, accuracy, calls))
-
-
-def summarise(records: Iterable[Record]) -> dict[str, object]:
-    """Count trajectories by template, and by number of actions."""
-    every = _Tally()
-    by_template = {name: _Tally() for name in get_args(Template)}
-    by_calls: dict[int, _Tally] = defaultdict(_Tally)
-    for record in records:
-        for tally in every, by_template[template_of(record.trajectory)], by_calls[record.trajectory.tool_calls]:
-            tally.add(record)
+    numbers = sorted({calls for _, calls, _ in measured})
     return {
-        "trajectories": every.count,
-        "all": every.row(every.count),
-        "templates": {name: tally.row(every.count) for name, tally in by_template.items()},
-        "actions": {str(calls): by_calls[calls].row(every.count) for calls in sorted(by_calls)},
+        "trajectories": len(measured),
+        "all": group(measured),
+        "templates": {name: group([row for row in measured if row[0] == name]) for name in get_args(Template)},
+        "actions": {str(number): group([row for row in measured if row[1] == number]) for number in numbers},
     }
 
 
-def table(summary: dict[str, object]) -> str:
-    """The report as text."""
-    templates, actions = summary["templates"], summary["actions"]
-    assert isinstance(templates, dict) and isinstance(actions, dict)
+def table(summary: dict[str, Any]) -> str:
+    """The summary as text."""
     lines = [_line("template", "count", "share", "accuracy", "calls")]
-    lines += [_cells(TITLES[name], row) for name, row in templates.items()]
+    lines += [_cells(TITLES[name], group) for name, group in summary["templates"].items()]
     lines += [_cells("all", summary["all"]), ""]
     lines += [_line("calls in the episode", "count", "share", "accuracy", "calls")]
-    lines += [_cells(calls, row) for calls, row in actions.items()]
+    lines += [_cells(calls, group) for calls, group in summary["actions"].items()]
     return "\n".join(lines)
 
 
-def _cells(name: str, row: object) -> str:
-    assert isinstance(row, dict)
-    accuracy = "-" if row["accuracy"] is None else f"{100 * row['accuracy']:.1f} %"
-    return _line(name, f"{row['count']:,}", f"{100 * row['share']:.1f} %", accuracy, f"{row['calls']:.2f}")
+def _cells(name: str, group: dict[str, Any]) -> str:
+    accuracy = "-" if group["accuracy"] is None else f"{100 * group['accuracy']:.1f} %"
+    return _line(name, f"{group['count']:,}", f"{100 * group['share']:.1f} %", accuracy, f"{group['calls']:.2f}")
 
 
 def _line(name: str, *cells: str) -> str:
     return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
 
 
-@dataclass(frozen=True)
-class TemplateOptions:
-    """Selection of recorded episodes."""
-
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
-    out: OutputFile | None = None
-    """write the numbers to this JSON file too"""
-
-
-def count_templates(options: TemplateOptions) -> dict[str, object]:
+def count_templates(options: TemplateOptions) -> dict[str, Any]:
     """Count episodes by template (see :func:`summarise`)."""
-    records = of_system(
-        read_episodes(options.records, out=options.out), METHODS["templates"], "whose templates these are"
-    )
-    summary = summarise(records)
+    episodes = read_episodes(options.records, out=options.out)
+    summary = summarise(of_system(episodes, METHODS["templates"], "whose templates these are"))
     if options.out is not None:
         write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])
     return summary

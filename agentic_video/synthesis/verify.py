@@ -1,4 +1,4 @@
-"""Which episodes are worth learning from: right by the system's own rule, legal, well formed and consistent."""
+"""Check of episodes to learn from: right by the system's own rule, legal, well formed and consistent."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from agentic_video.types.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found."""
+    """Result of a check."""
 
-    reason: str  # `kept`, or in a few words why not
-    rewards: dict[str, float]  # `acc` and `format`, for the record
+    reason: str  # kept, or why not in a few words
+    rewards: dict[str, float]  # acc and format, for the record
 
 
 async def verify(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, least_acc: float = 1.0
 ) -> Verdict:
-    """Check an episode; of several reasons against it the first in this order counts."""
+    """Check an episode; the first reason against it counts. ``least_acc`` is the least accuracy of a right answer."""
     score = await demonstration_score(system, trajectory, qa, graders)
     fault = demonstration_fault(system, trajectory)
     if trajectory.answer is None:

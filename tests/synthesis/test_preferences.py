@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, UnreadableReply
-from agentic_video.synthesis.asking import ServerOptions
-from agentic_video.synthesis.jobs import JobOptions
 from agentic_video.synthesis.preferences import (
-    PreferenceOptions,
-    label,
     mixture,
     question_for_judge,
     read_evidence,
@@ -31,7 +27,6 @@ from agentic_video.toyworld.questions import World
 from agentic_video.training.sft_kto.datasets import label_of
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import EndReason
-from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
 from tests.synthesis.conftest import Serve
 from tests.synthesis.made import CHOICE, OPEN, brain, look, record, write
@@ -324,8 +319,6 @@ def test_both_kinds_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main([*arguments, "--share", "1"])
     assert "--share" in capsys.readouterr().err
-    with pytest.raises(SetupError, match="KTO needs both kinds"):
-        label(PreferenceOptions(JobOptions(tmp_path), ServerOptions("http://127.0.0.1:1/v1"), share=1.0))
 
 
 def test_a_judge_that_is_not_there_is_said_with_its_own_option(

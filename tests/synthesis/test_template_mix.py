@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.synthesis.template_mix import FREE, GUIDANCE, GuidedPolicy, TemplateMix, read_mix
+from agentic_video.synthesis.template_mix import FREE, GUIDANCE, TemplateMix, guided_by, read_mix
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
@@ -70,7 +70,7 @@ def test_the_teacher_is_told_in_its_instructions(role: str) -> None:
             return True
 
     opening = [Message(role, ("Watch.",)), Message("user", ("What?",))]  # type: ignore[arg-type]
-    assert asyncio.run(GuidedPolicy(Hearing(lambda view: ""), "hierarchical").begin(opening))
+    assert asyncio.run(guided_by(Hearing(lambda view: ""), "hierarchical").begin(opening))
     assert heard[0].role == "system" and GUIDANCE["hierarchical"] in str(heard[0].parts[-1])
     assert heard[-1] == opening[-1] and opening[0].parts == ("Watch.",)
     assert len(heard) == (2 if role == "system" else 3)

@@ -38,7 +38,7 @@ from agentic_video.training.loop.router import client_of, packaged_path
 from agentic_video.training.ppo.look_ahead import LookAhead
 from agentic_video.training.ppo.replay_buffer import extended
 from agentic_video.training.ppo.runs import clear_trained, keep_wandb_run, take_epochs
-from agentic_video.training.ppo.untrained import Untrained
+from agentic_video.training.ppo.untrained import UntrainedRollouts
 from agentic_video.training.ppo.updates import EvenUpdates
 from agentic_video.training.ppo.validation import WithGreedy, validation_batch
 from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWorker
@@ -51,7 +51,7 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
 class VideoTrainer(_Base):
-    """Common extensions of all our trainers; ``verl_mode`` is verl's name of the one that this is mixed into.
+    """Common extensions of all our trainers; ``verl_mode`` is verl's name of the base trainer.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of
     :mod:`agentic_video.training.logs.metrics`; the counters of frame stores, retrievers and engines; and some episodes
@@ -109,7 +109,7 @@ class VideoTrainer(_Base):
             self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 
     def _load_checkpoint(self) -> None:
-        """Resume from the newest checkpoint that is whole; verl takes the one that its tracker names."""
+        """Resume from the newest checkpoint that is whole; verl takes the tracker's."""
         trainer = self.config.trainer
         if trainer.resume_mode != "auto":
             super()._load_checkpoint()
@@ -181,7 +181,7 @@ class VideoTrainer(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(VideoTrainer, Untrained, EvenUpdates, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(VideoTrainer, UntrainedRollouts, EvenUpdates, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
@@ -192,14 +192,14 @@ class VideoAgentTrainer(VideoTrainer, Untrained, EvenUpdates, LookAhead, PPOTrai
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(VideoTrainer, Untrained, EvenUpdates, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(VideoTrainer, UntrainedRollouts, EvenUpdates, PPOTrainerColocateAsync):
     """verl's trainer that plays a batch ahead on the same GPUs; interrupted episodes continue with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(VideoTrainer, Untrained, EvenUpdates, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(VideoTrainer, UntrainedRollouts, EvenUpdates, PPOTrainerSeparateAsync):
     """verl's trainer with separate GPUs for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

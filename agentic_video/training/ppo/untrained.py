@@ -26,7 +26,7 @@ class ExcludedRows:
     Attributes:
         masked: Of untrained rollouts: no token of theirs counts.
         still: Advantage 0 and the mask as it was, as rows of a group without signal have it: the single rollout of a
-            group that is trained on; all rows of a batch of which none is.
+            group that is trained on; all rows of a batch without any trained rollout.
     """
 
     masked: tuple[int, ...]
@@ -74,7 +74,7 @@ def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
-class Untrained(_Base):
+class UntrainedRollouts(_Base):
     """Leaves untrained rollouts out of training, and rows without a token out of the mean of the KL penalty."""
 
     kl_ctrl_in_reward: Any

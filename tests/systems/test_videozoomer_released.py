@@ -2,16 +2,13 @@
 
 The rule is stated here once more, in other words than the package's. Where the default differs, the answer belongs to
 one of two classes, each with a key that ends it (``docs/fidelity.md``): it names two options, or it isn't closed in
-tags. The released checkpoint is graded by the released rule.
-"""
+tags. The released checkpoint is graded by the released rule."""
 
 import asyncio
 import random
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-
-import pytest
 
 from agentic_video.evaluation.checkpoints import checkpoints
 from agentic_video.graders.base import Graders
@@ -165,31 +162,3 @@ def test_the_released_checkpoint_is_graded_by_the_released_rule() -> None:
     found = differences(system, seed=21)
     assert set(found) == {"right", "wrong"}
     assert min(found.values()) > REPLIES // 10
-
-
-@pytest.mark.parametrize(
-    ("answer", "letters"),
-    [
-        ("\\boxed{A. The shark.}", "A"),
-        ("\\boxed{A}", "A"),
-        ("A", "A"),
-        ("A. The shark.", "A"),
-        ("B. The shark. \\boxed{A}", "A"),
-        ("\\boxed{A} B.", "A"),
-        ("\\boxed{The shark.}", ""),
-        ("(A)", ""),
-    ],
-)
-def test_by_hand(answer: str, letters: str) -> None:
-    right = [
-        letter
-        for letter in LETTERS
-        if asyncio.run(
-            VideoZoomer().grade(
-                played(f"<think>t</think><answer>{answer}</answer>"),
-                VideoQA("q", "v.mp4", "q", letter, options=("The shark.", "b", "c", "d")),
-                Graders(),
-            )
-        )
-    ]
-    assert right == list(letters)

@@ -1,25 +1,199 @@
-"""LongVT's episodes: what is shown, what calls do, when it ends, what it earns."""
+"""LongVT: its grammar, its reward (R_acc + R_fmt + R_time, and what it is compared with), its episodes."""
 
-import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import Judge, JudgeConfig, Scale
-from agentic_video.systems.longvt.reward import LongVTWeights
+from agentic_video.graders.judge import Judge
+from agentic_video.systems.longvt.grammar import parse_turn
+from agentic_video.systems.longvt.reward import LongVTWeights, format_ok, longvt_score, time_reward
 from agentic_video.systems.longvt.system import LongVT
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import text_of
-from agentic_video.types.row import VideoQA
+from agentic_video.types.row import Interval, VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
+from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, Turn
 from tests.conftest import MemorySource
-from tests.systems.longvt.texts import LOOK, REPLY, SMALL, call, run, times
+from tests.systems.played import FixedJudge, run, score, times
 
 
-def scored(trajectory: Trajectory, qa: VideoQA, system: LongVT = SMALL, graders: Graders | None = None) -> Score:
-    return asyncio.run(system.score(trajectory, qa, graders or Graders()))
+def call(start: object = 41, end: object = 43, path: str = '"memory"') -> str:
+    arguments = f'{{"video_path": {path}, "start_time": {start}, "end_time": {end}}}'
+    return f'<tool_call>{{"name": "crop_video", "arguments": {arguments}}}</tool_call>'
+
+
+LOOK = "<think>near 42</think>" + call()
+REPLY = "<think>seen</think><answer>B</answer>"
+SMALL = LongVT(overview_max_frames=6, min_pixels=784, max_pixels=784, crop_max_frames=16, max_images=96)
+
+
+def crop(start: object = 41, end: object = 43) -> ToolCall:
+    return ToolCall("crop_video", {"video_path": "memory", "start_time": start, "end_time": end})
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (LOOK, Calls((crop(),))),
+        (LOOK + "\n" + call(1, 2.5), Calls((crop(), crop(1, 2.5)))),
+        (REPLY, Answer("B")),
+        ("<answer> A </answer> no, <answer> B </answer>", Answer("B")),
+        ("<answer></answer>", Answer("")),
+        # a call is carried out whatever else the turn says, and wherever it stands
+        (REPLY + LOOK, Calls((crop(),))),
+        (LOOK + REPLY, Calls((crop(),))),
+        (f"<think>{call()}</think><answer>B</answer>", Calls((crop(),))),
+        # what a call lacks, or may not be, the tool says
+        (call('"x"', "null"), Calls((crop("x", None),))),
+        ("<answer>B", Illegal("neither a call nor an answer")),
+        ("</answer><answer>", Illegal("neither a call nor an answer")),
+        ("</tool_call>", Illegal("neither a call nor an answer")),
+        ("", Illegal("neither a call nor an answer")),
+        (LOOK.replace("</tool_call>", ""), Illegal("a call has no end")),
+        (call() + "<tool_call>", Illegal("a call has no end")),
+        (call().replace("crop_video", "shell"), Illegal("there is no such tool, only crop_video")),
+        # one that can't be read spoils the others
+        (call() + "<tool_call>crop_video(1, 2)</tool_call>", Illegal("the call is not valid JSON")),
+        (call("[1]"), Illegal("an argument must be a number or a text")),
+        ('<tool_call>{"name": "crop_video"}</tool_call>', Illegal("the call has no arguments")),
+        ('<tool_call>{"tool": "crop_video", "arguments": {}}</tool_call>', Illegal("the call has no name")),
+    ],
+)
+def test_reading_a_turn(text: str, action: Action) -> None:
+    assert parse_turn(text) == action
+
+
+CROPPED = Turn(LOOK, Calls((ToolCall("crop_video", {}),)), 9, legal_calls=1, observation=("done",))
+
+
+def row_of(*windows: Interval, answer_type: str = "open_ended") -> VideoQA:
+    return VideoQA("q", "v", "What?", "a cat", answer_type, windows=windows)  # type: ignore[arg-type]
+
+
+def noted(crop: Sequence[float] | None, turns: int = 1) -> Trajectory:
+    notes = {} if crop is None else {"last_look": list(crop)}
+    looks = (CROPPED,) * (turns if crop else 0)
+    return Trajectory("q", "longvt", (), (*looks, Turn(REPLY, Answer("B"), 5)), EndReason.ANSWER, notes=notes)
+
+
+@pytest.mark.parametrize(
+    ("crop", "windows", "iou", "recall"),
+    [
+        ((10, 20), [(10, 20)], 1.0, 1.0),
+        ((10, 20), [(15, 25)], 5 / 15, 5 / 10),
+        ((0, 100), [(40, 50)], 0.1, 1.0),  # the whole video: recall is no measure of aim
+        ((42, 44), [(40, 50)], 0.2, 0.2),
+        ((0, 10), [(10, 20)], 0.0, 0.0),  # they touch
+        ((0, 10), [(50, 60)], 0.0, 0.0),
+        ((10, 20), [(0, 5), (12, 20)], 0.8, 1.0),  # of several windows the one that it fits best
+        ((10, 20), [], 0.0, 0.0),  # no window
+        ((10, 20), [(15, 15)], 0.0, 0.0),  # an empty window
+        (None, [(10, 20)], 0.0, 0.0),  # no crop
+    ],
+)
+def test_rewards_of_crops(crop: Sequence[float] | None, windows: list[Interval], iou: float, recall: float) -> None:
+    assert time_reward(noted(crop), row_of(*windows), "iou") == pytest.approx(iou)
+    assert time_reward(noted(crop), row_of(*windows), "recall") == pytest.approx(recall)
+
+
+@pytest.mark.parametrize("kind", ["interval", "intervals"])
+def test_an_answer_that_is_an_interval_is_paid_once(kind: str) -> None:
+    assert time_reward(noted((10, 20)), row_of((10.0, 20.0), answer_type=kind), "iou") == 0.0
+
+
+PUBLISHED = LongVTWeights()
+RECALL_OR_IOU = (1.0, 0.5)
+TOOL = LongVTWeights(time=0.0, tool=1.0)
+NEITHER = LongVTWeights(acc=0.8, format=0.2, time=0.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "crop", "acc", "fmt", "time", "reward"),
+    [
+        (PUBLISHED, (1, 2), 1.0, 1.0, 0.5, 2.5),
+        (PUBLISHED, (1, 2), 0.5, 1.0, 0.5, 2.0),
+        (PUBLISHED, (1, 2), 0.0, 0.0, 1.0, 1.0),  # a crop is paid for without a right answer
+        (PUBLISHED, None, 1.0, 1.0, 0.0, 2.0),
+        (TOOL, (1, 2), 1.0, 1.0, 0.5, 3.0),
+        (TOOL, (1, 2), 0.5, 0.0, 0.0, 1.5),  # half right is enough for the bonus
+        (TOOL, (1, 2), 0.4, 1.0, 1.0, 1.4),
+        (TOOL, None, 1.0, 1.0, 0.0, 2.0),  # no crop, no bonus
+        (NEITHER, (1, 2), 1.0, 1.0, 1.0, 1.0),
+        (NEITHER, (1, 2), 0.5, 0.0, 1.0, 0.4),
+    ],
+)
+def test_worked_cases(
+    weights: LongVTWeights, crop: Sequence[float] | None, acc: float, fmt: float, time: float, reward: float
+) -> None:
+    score = longvt_score(noted(crop), acc, fmt, time, weights)
+    assert score.reward == pytest.approx(reward) == pytest.approx(sum(score.terms.values()))
+    assert (score.acc, score.format) == (acc, fmt)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (REPLY,),
+        (LOOK, REPLY),
+        (LOOK,) * 4 + (REPLY,),
+        ("  " + REPLY + "\n",),
+        ("<think>a</think>\n\n<answer>B</answer>",),
+        (LOOK, "so <think>a</think> then <answer>B</answer>"),  # text between tags, after a call
+        ("<think></think>" + call(), "<think></think><answer></answer>"),
+    ],
+)
+def test_well_formed(turns: tuple[str, ...]) -> None:
+    assert format_ok(turns)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (),
+        ("",),
+        ("<answer>B</answer>",),
+        ("B",),
+        ("<think>a</think>",),
+        ("<think>a</think> so <answer>B</answer>",),  # text between the two, without a call
+        ("well <think>a</think><answer>B</answer>",),  # it starts with the thought
+        (REPLY + " indeed",),  # and ends with the answer
+        (REPLY + REPLY,),
+        ("<think>a</think><answer>A</answer><answer>B</answer>",),
+        ("<think>a</think><think>b</think><answer>B</answer>",),
+        ("<think>a<answer>B</answer></think>",),
+        ("<think>a</think><answer>B",),
+        ("</think><think><answer>B</answer>",),
+        (LOOK,),  # no answer
+        (LOOK, "<answer>B</answer>"),  # no thought after the call
+        (LOOK + call(), REPLY),  # two calls in a turn: no thought between them
+        (call(), REPLY),  # no thought before the call
+        (LOOK + REPLY, REPLY),  # an answer next to a call
+        ("<think>" + call() + "</think>", REPLY),  # a call inside a thought
+        (LOOK.replace("</tool_call>", ""), REPLY),
+        ("<think>a</think><tool_call>{}</tool_call><thi", "nk>b</think><answer>B</answer>"),  # a tag over two turns
+    ],
+)
+def test_not_well_formed(turns: tuple[str, ...]) -> None:
+    assert not format_ok(turns)
+
+
+TAGS = [f"<{close}{name}>" for name in ("think", "tool_call", "answer") for close in ("", "/")]
+
+
+@given(st.lists(st.lists(st.sampled_from([*TAGS, "x", " "]), max_size=8).map("".join), max_size=4))
+def test_what_is_well_formed_has_one_answer_at_its_end(turns: list[str]) -> None:
+    if format_ok(turns):
+        whole = "".join(turns).strip()
+        assert whole.count("<answer>") == whole.count("</answer>") == 1 and whole.endswith("</answer>")
+        assert whole.count("<think>") == whole.count("</think>") == whole.count("<tool_call>") + 1
+
+
+def scored(trajectory: Trajectory, qa: VideoQA, system: LongVT = SMALL, judge: Judge | None = None) -> Score:
+    return score(system, trajectory, qa, judge)
 
 
 # What is shown first
@@ -241,33 +415,20 @@ def test_the_tool_bonus_and_the_reward_without_time(qa: VideoQA, source: MemoryS
     assert scored(run(neither, asked, source, LOOK, REPLY), asked, neither).reward == 1.0
 
 
-class StubJudge(Judge):
-    """Gives one grade, and keeps what it was asked."""
-
-    def __init__(self, value: float):
-        super().__init__(JudgeConfig(base_url="http://judge/v1", model="m"))
-        self.value = value
-        self.asked: list[tuple[str, Scale]] = []
-
-    async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
-        self.asked.append((candidate, scale))
-        return self.value
-
-
 def open_ended(qa: VideoQA) -> VideoQA:
     return replace(qa, options=(), answer="a green square", answer_type="open_ended")
 
 
 def test_an_empty_answer_is_wrong_without_a_judge(qa: VideoQA, source: MemorySource) -> None:
-    asked, judge = open_ended(qa), StubJudge(1.0)
+    asked, judge = open_ended(qa), FixedJudge(1.0)
     trajectory = run(SMALL, asked, source, "<think>a</think><answer> </answer>")
-    score = scored(trajectory, asked, graders=Graders(judge=judge))
+    score = scored(trajectory, asked, judge=judge)
     assert (score.acc, score.format, judge.asked) == (0.0, 1.0, [])
 
 
 @pytest.mark.parametrize(("characters", "reward"), [(999, 2.0), (1_000, 0.0)])
 def test_a_long_answer_earns_nothing(qa: VideoQA, source: MemorySource, characters: int, reward: float) -> None:
-    asked, judge = open_ended(qa), StubJudge(1.0)
+    asked, judge = open_ended(qa), FixedJudge(1.0)
     trajectory = run(SMALL, asked, source, f"<think>a</think><answer>{'x' * characters}</answer>")
-    score = scored(trajectory, asked, graders=Graders(judge=judge))
+    score = scored(trajectory, asked, judge=judge)
     assert (score.reward, score.acc, len(judge.asked)) == (reward, reward / 2, int(reward > 0))

@@ -177,11 +177,6 @@ def test_a_failure_is_never_mended() -> None:
     assert verdicts == [False, False, True, True, True]
 
 
-def test_a_trajectory_read_back_gives_the_same_verdict() -> None:
-    trajectory = episode(lookup("00:42", 420), look(100, 104), reply())
-    assert failed_checks(read_steps(Trajectory.from_dict(trajectory.to_dict())), ALL) == ("logical_flow", "width")
-
-
 def test_numbers_that_lookups_returned() -> None:
     assert read_steps(episode(lookup("00:00", 0), lookup("00:42", 420), lookup("00:43", None))).returned_numbers == (
         0,

@@ -210,12 +210,6 @@ def test_the_first_view_is_a_frame_a_second_without_labels(qa: VideoQA, source: 
     assert str(asked).endswith("\n\nThe path of this video is memory")
 
 
-def test_a_long_video_is_shown_by_uniform_frames(qa: VideoQA) -> None:
-    trajectory = run(LongVT(), qa, MemorySource(1_800.0), REPLY)
-    assert len(trajectory.frames) == 512
-    assert (trajectory.frames[0].time, trajectory.frames[-1].time) == (0.0, 1_799.9)
-
-
 def test_the_first_view_may_be_one_clip_and_a_crop_is_images_then_too(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(replace(SMALL, frames_as="video"), qa, source, LOOK, REPLY)
     clip, asked = trajectory.opening[1].parts
@@ -344,10 +338,6 @@ def test_refused_calls_count_among_the_five(qa: VideoQA, source: MemorySource) -
     assert (trajectory.end, trajectory.tool_calls, trajectory.illegal_calls) == (EndReason.TURN_LIMIT, 1, 4)
 
 
-def test_four_calls_one_a_turn_leave_room_for_an_answer(qa: VideoQA, source: MemorySource) -> None:
-    assert run(SMALL, qa, source, LOOK, LOOK, LOOK, LOOK, REPLY).end is EndReason.ANSWER
-
-
 def test_calls_beyond_the_fifth_are_not_carried_out(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, "<think>a</think>" + call(1, 3) * 5 + call(7, 9) * 300)
     assert (trajectory.tool_calls, trajectory.illegal_calls) == (5, 300)
@@ -399,20 +389,6 @@ def test_the_last_crop_counts_and_only_one_that_was_carried_out(qa: VideoQA, sou
     assert scored(run(SMALL, asked, source, refused, REPLY), asked).terms["time"] == 0.0
     # of one turn, too
     assert scored(run(SMALL, asked, source, away + call(), REPLY), asked).terms["time"] == 1.0
-
-
-def test_parallel_calls_cost_the_format(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, LOOK + call(1, 3), REPLY)
-    assert trajectory.tool_calls == 2 and scored(trajectory, qa).format == 0.0
-
-
-def test_the_tool_bonus_and_the_reward_without_time(qa: VideoQA, source: MemorySource) -> None:
-    asked = replace(qa, windows=((41.0, 43.0),))
-    bonus = replace(SMALL, weights=LongVTWeights(time=0.0, tool=1.0))
-    assert scored(run(bonus, asked, source, LOOK, REPLY), asked, bonus).reward == 3.0
-    assert scored(run(bonus, asked, source, REPLY), asked, bonus).reward == 2.0
-    neither = replace(SMALL, weights=LongVTWeights(acc=0.8, format=0.2, time=0.0))
-    assert scored(run(neither, asked, source, LOOK, REPLY), asked, neither).reward == 1.0
 
 
 def open_ended(qa: VideoQA) -> VideoQA:

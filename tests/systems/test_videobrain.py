@@ -62,6 +62,7 @@ NEITHER = Illegal("neither a call nor an answer")
         (LOOK + REPLY, Answer("B")),
         (LOOK + LOOK, SEVERAL),
         ("</tool_call>", SEVERAL),
+        ("<tool_call>[1]</tool_call>", Illegal("the call is not a JSON object")),
         ("<answer>B", NEITHER),
         ("</answer><answer>", NEITHER),
         ("", NEITHER),
@@ -69,26 +70,6 @@ NEITHER = Illegal("neither a call nor an answer")
 )
 def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "</tool_call><tool_call>{}</tool_call>",
-        "<tool_call>[1]</tool_call>",
-        "<tool_call>{}</tool_call>",
-        '<tool_call>{"name": "uniform_sample"}</tool_call>',
-        '<tool_call>{"name": ["uniform_sample"], "arguments": {}}</tool_call>',
-        '<tool_call>{"name": "uniform_sample", "arguments": [1, 9]}</tool_call>',
-        '<tool_call>{"name": "x", "arguments": {"a": [1]}}</tool_call>',
-        '<tool_call>{"name": "x", "arguments": {"a": NaN}}</tool_call>',
-        r'<tool_call>{"name": "x", "arguments": {"a": "\ud800"}}</tool_call>',
-        r'<tool_call>{"name": "x", "arguments": {"\ud800": 1}}</tool_call>',
-        r'<tool_call>{"name": "\ud800", "arguments": {}}</tool_call>',
-    ],
-)
-def test_calls_that_cannot_be_read(text: str) -> None:
-    assert isinstance(parse_turn(text), Illegal)
 
 
 UNEVEN = "thoughts don't equal calls and answers"
@@ -254,10 +235,9 @@ def test_what_passes(turns: list[Turn]) -> None:
     assert gate_fault(ended(*turns), 1) is None
 
 
-@pytest.mark.parametrize("end", [end for end in EndReason if end is not EndReason.ANSWER])
-def test_an_unanswered_episode_fails(end: EndReason) -> None:
-    assert gate_fault(ended(called(uniform()), end=end), 1) == "no answer"
-    assert gate_fault(ended(end=end), 1) == "no answer"
+def test_an_unanswered_episode_fails() -> None:
+    assert gate_fault(ended(called(uniform()), end=EndReason.TURN_LIMIT), 1) == "no answer"
+    assert gate_fault(ended(end=EndReason.ENGINE_ERROR), 1) == "no answer"
 
 
 def test_the_margin_of_duplicates_is_a_setting() -> None:
@@ -280,13 +260,7 @@ def row_with(**extra: Any) -> VideoQA:
     return VideoQA(id="row-7", video="v", question="?", answer="B", options=("a", "b"), extra=extra)
 
 
-def test_the_class_is_read_from_the_row() -> None:
-    assert question_class(row_with(**{"class": "adaptive"})) == "adaptive"
-
-
-@pytest.mark.parametrize(
-    "extra", [{}, {"class": None}, {"class": ""}, {"class": "Direct"}, {"class": 1}, {"class": []}]
-)
+@pytest.mark.parametrize("extra", [{}, {"class": "Direct"}, {"class": []}])
 def test_a_row_without_a_class_is_named_with_its_field(extra: dict[str, Any]) -> None:
     with pytest.raises(RowError, match=r"row row-7: field 'extra_info\.class' must be one of"):
         question_class(row_with(**extra))
@@ -313,12 +287,6 @@ def test_the_gate_is_linear(unit: str) -> None:
         assert gate_fault(ended(reply(unit * times + REPLY)), 1) is not None
 
     assert_linear(judge, 1_000, 8_000, growth=8.0)
-
-
-def test_only_calls_that_were_carried_out_are_tool_use() -> None:
-    refused = Turn(called(uniform()).text, called(uniform()).action, 9, illegal_calls=1)
-    score = videobrain_score(ended(refused, reply()), "active", 0.0, True, VideoBrainWeights())
-    assert score.terms["behaviour"] == 0.0
 
 
 def test_opening_is_the_rules_then_question_and_labelled_frames(qa: VideoQA) -> None:
@@ -413,12 +381,6 @@ def test_an_illegal_call_can_end_the_episode(qa: VideoQA, text: str) -> None:
     assert (trajectory.end, trajectory.illegal_calls, len(trajectory.turns)) == (EndReason.ILLEGAL, 1, 1)
 
 
-def test_a_refused_call_takes_the_whole_reward(qa: VideoQA) -> None:
-    short = call("uniform_sample", start_frame=10, end_frame=12)
-    assert score(BASE, run(BASE, qa, short, LOOK, REPLY), classed(qa)).reward == 0.0
-    assert score(BASE, run(BASE, qa, LOOK, REPLY), classed(qa)).reward == pytest.approx(1.55)
-
-
 def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
     looks = [call("uniform_sample", start_frame=start, end_frame=start + 50) for start in (0, 100, 200, 300)]
     trajectory = run(BASE, qa, *looks, REPLY)
@@ -479,14 +441,8 @@ def test_a_call_to_the_tool_that_is_gone_is_refused_and_fails_the_gate(
     assert left in told(trajectory, 0) and not seen(trajectory, 0)
     assert score(system, trajectory, classed(qa)).reward == 0
     assert score(BASE, run(BASE, qa, gone, REPLY, retriever=found), classed(qa)).reward == pytest.approx(1.55)
-
-
-@pytest.mark.parametrize(("left", "system", "gone"), ONE_TOOL)
-def test_the_tool_that_is_left_works_and_pays(qa: VideoQA, left: str, system: VideoBrain, gone: str) -> None:
-    kept = LOOK if gone == FIND else FIND
-    trajectory = run(system, qa, kept, REPLY, retriever=Nearest(300))
-    assert (trajectory.tool_calls, trajectory.illegal_calls) == (1, 0)
-    assert score(system, trajectory, classed(qa)).reward == pytest.approx(0.05 + 1.0 + 0.5)
+    kept = run(system, qa, LOOK if gone == FIND else FIND, REPLY, retriever=Nearest(300))
+    assert score(system, kept, classed(qa)).reward == pytest.approx(0.05 + 1.0 + 0.5)
 
 
 def test_a_system_without_any_tool_is_refused(tmp_path: Path) -> None:

@@ -319,13 +319,6 @@ def test_a_small_frame_is_enlarged_to_twenty_tokens(qa: VideoQA) -> None:
     assert (clip.width, clip.height) == (140, 140)
 
 
-def test_the_port_s_overview(qa: VideoQA) -> None:
-    system = VideoO3(overview="uniform", overview_max_frames=128, overview_tokens=6_144)
-    clip = clip_of(run(system, qa, MemorySource(300.0, fps=4.0, size=HD), REPLY).opening[1].parts)
-    # 64 pairs: 96 each: 365 x 205 pixels, 13 x 7
-    assert len(clip.frames) == 128 and clip.width * clip.height // 784 == 91
-
-
 @pytest.mark.parametrize(
     ("strategy", "tokens"),
     # 20 s: 40 frames, 20 pairs. 102 each: 376 x 211 pixels, 13 x 7; 204: 533 x 300, 19 x 10; 307: 654 x 368, 23 x 13

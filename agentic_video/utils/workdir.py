@@ -1,4 +1,4 @@
-"""Files of long jobs: a journal that a kill can't spoil, settings that a folder belongs to, outputs that are whole."""
+"""Working folders of long jobs: claims, locks, journals that survive a kill, and files written whole."""
 
 import errno
 import fcntl
@@ -12,26 +12,29 @@ from typing import Any, BinaryIO, TextIO
 
 from agentic_video.utils.errors import SetupError
 
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+_CHUNK = 1 << 20
+
 
 def claim_folder(
     folder: Path, settings: Mapping[str, Any], name: str, kind: str, known_later: Collection[str] = ()
 ) -> None:
-    """Make the folder of a job, or resume one of the same settings.
+    """Create the folder of a job, or resume one of the same settings; a folder without results takes any settings.
 
     Args:
-        folder: Is made where it is missing. One in which no result is yet takes any settings.
-        settings: Plain data; all on which the job's results depend.
-        name: Of the file in which the folder keeps them.
-        kind: What messages call the job, e.g. ``an evaluation``.
-        known_later: Keys, wherever they stand, that the folder may not know yet: of an earlier version, or null because
-            there was no such thing. It then takes them as they are now, and keeps them where they are null now.
+        settings: Plain data on which the job's results depend.
+        name: File in which the folder keeps them.
+        kind: The job in messages, e.g. ``an evaluation``.
+        known_later: Keys at any depth that the folder may lack or have as null, as an earlier version didn't know them;
+            it takes their present values, and keeps its own where they are null now.
 
     Raises:
         SetupError: The folder holds a job with other settings; the message names the first difference.
     """
     file = folder / name
     wanted = json.loads(json.dumps(settings))
-    if file.is_file() and _anything_done(folder):
+    kept = wanted
+    if file.is_file() and _has_results(folder):
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -40,35 +43,45 @@ def claim_folder(
             key, before, now = unlike
             raise SetupError(
                 f"{folder} holds {kind} with {key} = {before!r}, and now it is {now!r}: choose another --out, "
-                "or remove that folder"
+                "or remove that folder",
+                key=key,
             )
-        if (known := _filled(found, wanted, known_later)) != found:
-            write_whole(file, [json.dumps(known, indent=2) + "\n"])
-        return
-    write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+        kept = _filled(found, wanted, known_later)
+        if kept == found:
+            return
+    write_whole(file, [json.dumps(kept, indent=2) + "\n"])
 
 
 def difference(found: Any, wanted: Any, known_later: Collection[str] = ()) -> tuple[str, Any, Any] | None:
-    """The first key at which two settings differ as far as both are known, and both values; None where none does.
+    """Return the first key at which two settings differ as far as both are known, and both values.
 
     Args:
-        found: As a folder keeps them.
-        wanted: The same of another job: what has gone through JSON.
+        found: Settings as a folder keeps them.
+        wanted: Settings of another job, as JSON has them.
         known_later: See :func:`claim_folder`.
     """
-    return _difference(_filled(found, wanted, known_later), _filled(wanted, found, known_later))
+
+    def differ(first: Any, second: Any, name: str) -> tuple[str, Any, Any] | None:
+        if not isinstance(first, dict) or not isinstance(second, dict):
+            return None if first == second else (name, first, second)
+        below = (
+            differ(first.get(key), second.get(key), f"{name}.{key}".lstrip(".")) for key in sorted({*first, *second})
+        )
+        return next((unlike for unlike in below if unlike is not None), None)
+
+    return differ(_filled(found, wanted, known_later), _filled(wanted, found, known_later), "")
 
 
 def _filled(settings: Any, others: Any, keys: Collection[str]) -> Any:
-    """Settings with those of some keys that only others have."""
+    """Add the values of some keys that only other settings have."""
     if not isinstance(settings, dict) or not isinstance(others, dict):
         return settings
     filled = {key: _filled(value, others.get(key), keys) for key, value in settings.items()}
     return filled | {key: others[key] for key in keys if filled.get(key) is None and others.get(key) is not None}
 
 
-def _anything_done(folder: Path) -> bool:
-    """Whether a folder holds a result, or another process is at it. Lists of what failed are none."""
+def _has_results(folder: Path) -> bool:
+    """Return True if a folder holds a result, or another process writes there. Lists of failures aren't results."""
     for path in folder.glob("*.jsonl"):
         if path.name.startswith("failures"):
             continue
@@ -82,29 +95,32 @@ def _anything_done(folder: Path) -> bool:
     return False
 
 
-def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first key at which two settings differ, and both values."""
-    if not isinstance(found, dict) or not isinstance(wanted, dict):
-        return None if found == wanted else (name, found, wanted)
-    for key in sorted({*found, *wanted}):
-        below = f"{name}.{key}" if name else key
-        if (difference := _difference(found.get(key), wanted.get(key), below)) is not None:
-            return difference
-    return None
+@contextmanager
+def lock(path: Path, busy: SetupError | None = None) -> Iterator[None]:
+    """Hold a file's lock; where a file system has no locks, continue without.
+
+    Args:
+        path: The lock's file; its folder is made.
+        busy: Error to raise where another process holds it; without one, wait for that process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            assert busy is not None
+            raise busy from None
+        except OSError:
+            pass
+        yield
 
 
 @contextmanager
 def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
-    """Open a journal for appending.
-
-    What a kill left of a last line is cut off. The file is locked: a second process would do everything twice.
+    """Open a journal for appending: locked, and without the part of a last line that a kill left.
 
     Args:
-        path: The file; is made where it is missing.
-        kind: What messages call the job, e.g. ``evaluation``.
-
-    Yields:
-        The file, for writing lines.
+        kind: The job in messages, e.g. ``evaluation``.
 
     Raises:
         SetupError: Another process has it open.
@@ -115,25 +131,19 @@ def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
         except BlockingIOError:
             raise SetupError(f"{path}: another process is writing this {kind}; wait for it or end it") from None
         raw.truncate(_whole_lines(raw))
-        with _named(path), path.open("a", encoding="utf-8") as file:
+        with _name_file(path), path.open("a", encoding="utf-8") as file:
             yield file
 
 
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
-
-
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors of the disk name the file that is written: those of an open file don't by themselves."""
+def _name_file(path: Path) -> Iterator[None]:
+    """Let errors of the disk name the file that is written: those of an open file don't."""
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in _OF_THE_DISK:
+        if error.filename is None and error.errno in _DISK_ERRORS:
             error.filename = str(path)
         raise
-
-
-_CHUNK = 1 << 20
 
 
 def _whole_lines(file: BinaryIO) -> int:
@@ -150,51 +160,31 @@ def _whole_lines(file: BinaryIO) -> int:
 
 
 def settle(file: TextIO) -> None:
-    """Bring what was written to disk, for good."""
+    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def check_output(out: Path, sources: Iterable[Path]) -> None:
-    """Make sure that an output doesn't take the place of what it is made from.
-
-    Args:
-        out: The file that ``--out`` names.
-        sources: The files that are read.
-    """
+    """Raise a SetupError where ``--out`` names a file that is read as an input."""
     if out.resolve() in {file.resolve() for file in sources}:
-        raise SetupError(f"--out {out}: is read as the input; choose another name")
+        raise SetupError(f"--out {out}: is read as the input; choose another name", key="--out")
 
 
 def write_whole(path: Path, texts: Iterable[str]) -> None:
-    """Write a file that is there as a whole or not at all.
-
-    Args:
-        path: The file; its folder is made.
-        texts: What it holds, one after the other.
-
-    Raises:
-        OSError: It can't be written; nothing is left of it.
-    """
+    """Write a file atomically: after an error, or a kill, the old file is there. Its folder is made."""
     with whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(texts)
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """As :func:`write_whole`, for whoever writes a file by its name.
-
-    Args:
-        path: The file; its folder is made.
-
-    Yields:
-        The file to write, which takes the place of the other.
-    """
+    """Yield the name of a temporary file, which replaces ``path`` at the end (see :func:`write_whole`)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Of a name of its own: others may write the same file at the same time.
+    # a name of its own: others may write the same file at the same time
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with _named(path):
+        with _name_file(path):
             yield part
             with part.open("a", encoding="utf-8") as file:
                 settle(file)

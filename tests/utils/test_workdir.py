@@ -7,23 +7,26 @@ from pathlib import Path
 import pytest
 
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import claim_folder, open_journal, settle, whole, write_whole
+from agentic_video.utils.workdir import claim_folder, lock, open_journal, settle, whole, write_whole
 
 
 def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
     folder, settings = tmp_path / "below" / "job", {"a": 1, "b": {"c": (1, 2)}}
-    claim_folder(folder, settings, "job.json", "a job")
-    claim_folder(folder, settings, "job.json", "a job")
+    for _ in range(2):
+        claim_folder(folder, settings, "job.json", "a job")
     assert json.loads((folder / "job.json").read_text()) == {"a": 1, "b": {"c": [1, 2]}}
     (folder / "journal.jsonl").write_text("one result\n")
-    with pytest.raises(SetupError, match=r"holds a job with b\.c = \[1, 2\], and now it is \[1\]"):
-        claim_folder(folder, {"a": 1, "b": {"c": [1]}}, "job.json", "a job")
-    with pytest.raises(SetupError, match=r"d = None, and now it is 2"):
-        claim_folder(folder, {**settings, "d": 2}, "job.json", "a job")
+    for key, other in (("b.c", {"a": 1, "b": {"c": [1]}}), ("d", {**settings, "d": 2})):
+        with pytest.raises(SetupError) as refused:
+            claim_folder(folder, other, "job.json", "a job")
+        assert refused.value.key == key
+    (folder / "job.json").write_text("{")
+    with pytest.raises(SetupError, match=r"job\.json"):
+        claim_folder(folder, settings, "job.json", "a job")
 
 
 @pytest.mark.parametrize("journal", [None, "", "torn"])
-def test_a_folder_without_a_result_takes_other_settings(tmp_path: Path, journal: str | None) -> None:
+def test_a_folder_without_results_takes_other_settings(tmp_path: Path, journal: str | None) -> None:
     claim_folder(tmp_path, {"model": "mistyped"}, "job.json", "a job")
     (tmp_path / "failures.jsonl").write_text('{"key": ["a"], "error": "no such model"}\n')
     if journal is not None:
@@ -32,17 +35,24 @@ def test_a_folder_without_a_result_takes_other_settings(tmp_path: Path, journal:
     assert json.loads((tmp_path / "job.json").read_text()) == {"model": "right"}
 
 
-def test_not_while_another_process_is_at_it(tmp_path: Path) -> None:
+def test_two_processes_do_not_share_a_folder_or_a_journal(tmp_path: Path) -> None:
     claim_folder(tmp_path, {"model": "one"}, "job.json", "a job")
-    with open_journal(tmp_path / "journal.jsonl", "job"), pytest.raises(SetupError, match="holds a job with model"):
-        claim_folder(tmp_path, {"model": "other"}, "job.json", "a job")
+    journal = tmp_path / "journal.jsonl"
+    with open_journal(journal, "job"):
+        with pytest.raises(SetupError):
+            claim_folder(tmp_path, {"model": "other"}, "job.json", "a job")
+        with pytest.raises(SetupError), open_journal(journal, "job"):
+            pass
+    with open_journal(journal, "job"):
+        pass
 
 
-def test_a_folder_whose_settings_are_damaged_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text("{")
-    (tmp_path / "journal.jsonl").write_text("one result\n")
-    with pytest.raises(SetupError, match="can't be read"):
-        claim_folder(tmp_path, {}, "job.json", "a job")
+def test_a_lock_is_held_by_one_and_then_free(tmp_path: Path) -> None:
+    busy = SetupError("busy")
+    with lock(tmp_path / "new" / ".lock", busy), pytest.raises(SetupError), lock(tmp_path / "new" / ".lock", busy):
+        pass
+    with lock(tmp_path / "new" / ".lock"):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -56,17 +66,6 @@ def test_what_a_kill_left_of_a_line_is_cut_off(tmp_path: Path, found: str, kept:
         file.write("next\n")
         settle(file)
         assert path.read_text() == kept + "next\n"
-
-
-def test_two_processes_do_not_write_one_journal(tmp_path: Path) -> None:
-    with (
-        open_journal(tmp_path / "journal", "job"),
-        pytest.raises(SetupError, match="another process is writing this job"),
-        open_journal(tmp_path / "journal", "job"),
-    ):
-        pass
-    with open_journal(tmp_path / "journal", "job"):
-        pass
 
 
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_a_file_that_several_write_at_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentic_video.utils.journal.secrets.token_hex", lambda _: "0")
+    monkeypatch.setattr("agentic_video.utils.workdir.secrets.token_hex", lambda _: "0")
     path = tmp_path / "file"
     write_whole(path, ["old"])
     (tmp_path / f"file.{os.getpid()}-0.part").symlink_to("/dev/full")

@@ -113,7 +113,7 @@ def test_an_episode_that_cannot_be_written_is_reported(tmp_path: Path, capsys: p
     assert record.rewards["acc"] == 0.5
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith("agentic_video warns: step 7: 2 of 3 episodes are not in the episode log; the first: ")
-    assert said.endswith("record.trajectory.turns[0].observation[0].time is no plain data: {1}")
+    assert "record.trajectory.turns[0].observation[0].time is set" in said
 
 
 def test_a_validation_s_scores_are_written(tmp_path: Path) -> None:

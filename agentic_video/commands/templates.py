@@ -7,10 +7,10 @@ decides. No model is asked.
 """
 
 from agentic_video.synthesis.templates import TemplateOptions as Options
-from agentic_video.synthesis.templates import count_templates, table
+from agentic_video.synthesis.templates import count_templates, templates_text
 
 
 def run(options: Options) -> int:
     """Print the report; returns the exit status."""
-    print(table(count_templates(options)))
+    print(templates_text(count_templates(options)))
     return 0

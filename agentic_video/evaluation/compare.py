@@ -1,4 +1,4 @@
-"""Several evaluations of the same questions beside each other: accuracies, and differences question by question."""
+"""Comparison of several evaluations of the same questions: accuracies, and differences question by question."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.published import PublishedScore
-from agentic_video.evaluation.report import accuracy, percent, table
+from agentic_video.evaluation.report import accuracy
 from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_settings
 from agentic_video.evaluation.suites import ACCURACY, headline
+from agentic_video.evaluation.tables import percent, table
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -24,7 +25,7 @@ class EvalRun:
     records: tuple[Record, ...]  # its episodes
     published: PublishedScore | None = None  # the paper's number for it, where there is one
     problem: str = ""  # why there are no episodes; empty where there are
-    rule: str = ""  # by what it was graded; empty where nobody can say
+    rule: str = ""  # by what it was graded; empty where unknown
     counted: int | None = None  # episodes that its report counts; None where it has none, or not for these episodes
     left_out: tuple[str, ...] = ()  # a message for each line of its files that is no record
 
@@ -146,9 +147,9 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
         )
     lines = [f"# {title}", "", *table(header, rows)]
     if scored:
-        lines += ["", "Published numbers belong beside the score, not beside the accuracy over all questions."]
+        lines += ["", "Published numbers are comparable with the score, not with the accuracy over all questions."]
     unlike = [row for row in runs if row["published"] and row["headline"]["problem"] and row["episodes"]]
-    lines += [f"\n{row['name']}: no published number beside it: {row['headline']['problem']}." for row in unlike]
+    lines += [f"\n{row['name']}: no published number is comparable: {row['headline']['problem']}." for row in unlike]
     if any(row["difference"] for row in runs):
         lines += [
             "",
@@ -171,7 +172,7 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
 
 
 def left_out_text(name: str, left_out: Sequence[str]) -> str:
-    """What a run's files hold that isn't compared."""
+    """A note on lines of a run's files that are no records."""
     lines = "1 line is" if len(left_out) == 1 else f"{len(left_out)} lines are"
     return f"{name}: {lines} left out; the first: {left_out[0]}"
 

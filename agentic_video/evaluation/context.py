@@ -1,4 +1,4 @@
-"""What the episodes of one process share: a backend, frames, retrieval, graders."""
+"""Shared resources of the episodes of one process: a backend, frames, retrieval, graders."""
 
 import copy
 
@@ -16,7 +16,7 @@ from agentic_video.video.store import FrameStore
 
 
 class EvalContext:
-    """What the episodes of one process share; made where its event loop runs."""
+    """Shared resources of the episodes of one process; made where its event loop runs."""
 
     def __init__(self, plan: EvalPlan, backend: Backend | None = None):
         self.plan = plan
@@ -32,7 +32,7 @@ class EvalContext:
         return other
 
     def retriever(self) -> Retriever | None:
-        """What finds frames by text, where a model for it is configured."""
+        """The search of frames by text, where a model for it is configured."""
         return make_retriever(self.plan.retrieval, self.source)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class EvalContext:
 
 
 def make_graders(plan: EvalPlan, source: FrameSource) -> Graders:
-    """What grades answers, in the event loop that asks it first."""
+    """Graders of answers, which belong to the event loop that asks them first."""
     return Graders(judge=Judge(plan.judge), source=source)
 
 

@@ -70,6 +70,7 @@ from agentic_video.systems.base import OPEN_ENDED, System
 from agentic_video.systems.needs import judged
 from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.shown import shows_clips
+from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.content import checkpoint_digest
@@ -467,7 +468,11 @@ def play_missing(evaluation: Evaluation, plan: EvalPlan, state: EvalProgress, en
         engine.load(plan)
     forget_failures(plan.folder)
     with progress(len(state.missing), state.played) as update:
-        done = first.watched(update)
+
+        def done(result: Record | Failure) -> None:
+            update(result)
+            first.look(result)
+
         if evaluation.shards == 1:
             engine.run(play_rows(plan, state.missing, 0, done, engine.load(plan)))
         else:

@@ -31,6 +31,7 @@ from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.options import PLAIN, Variant
 from agentic_video.evaluation.plan import EvalPlan, fit_limits
+from agentic_video.evaluation.pool import run_pool
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.systems.shown import shows_clips
@@ -45,7 +46,7 @@ NAME = "agentic_video"
 
 
 def manifest() -> ModelManifest:
-    """What lmms-eval's registry asks for."""
+    """Paths of the two classes, for lmms-eval's registry."""
     return ModelManifest(
         NAME,
         simple_class_path=f"{__name__}.{AgenticVideo.__name__}",
@@ -123,18 +124,14 @@ class AgenticVideo(lmms):
 
     async def _answer_all(self, requests: list[Instance]) -> list[GenerationResult]:
         results: list[tuple[GenerationResult, bool]] = [(GenerationResult(""), False)] * len(requests)
-        waiting = iter(enumerate(requests))
-
         with tqdm(total=len(requests), unit="episode") as bar:
 
-            async def worker() -> None:
-                for number, request in waiting:
-                    results[number] = await self._answer(request)
-                    bar.update()
+            async def answer(numbered: tuple[int, Instance]) -> None:
+                number, request = numbered
+                results[number] = await self._answer(request)
+                bar.update()
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.batch_size, len(requests))):
-                    group.create_task(worker())
+            await run_pool(enumerate(requests), answer, self.batch_size)
         answered = [result for result, _ in results]
         if failed := sum(not played for _, played in results):
             logger.warning("%d of %d questions could not be played and count as wrong", failed, len(requests))

@@ -1,4 +1,4 @@
-"""The papers' numbers, to be shown beside one's own."""
+"""The papers' numbers, shown next to a run's."""
 
 import re
 from dataclasses import dataclass

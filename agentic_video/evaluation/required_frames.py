@@ -1,4 +1,4 @@
-"""How many frames a model needs to answer a question: HERBench's minimum required frame-set (MRFS).
+"""HERBench's minimum required frame-set (MRFS): the number of frames that a model needs to answer a question.
 
 A model is asked without frames, and with 1 to 16 evenly spaced ones (``--baseline 16 --sweep frames 0,1,..,16``). A
 question's MRFS is 0 where it is answered without any, undefined where 16 don't do, and else what halving finds, as in
@@ -61,10 +61,12 @@ def measure(by_frames: Mapping[int, Sequence[Record]]) -> RequiredFrames | None:
     if not set(range(MOST + 1)) <= set(by_frames):
         return None
     graded = {
-        count: {key_of(one.qa): one.rewards["acc"] == 1.0 for one in by_frames[count] if "acc" in one.rewards}
+        count: {
+            key_of(played.qa): played.rewards["acc"] == 1.0 for played in by_frames[count] if "acc" in played.rewards
+        }
         for count in range(MOST + 1)
     }
-    videos = {key_of(one.qa): one.qa.video for one in by_frames[0]}
+    videos = {key_of(record.qa): record.qa.video for record in by_frames[0]}
     shared = sorted(set.intersection(*(set(grades) for grades in graded.values())))
     if not shared:
         return None

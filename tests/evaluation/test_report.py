@@ -16,10 +16,10 @@ from agentic_video.evaluation.report import (
     figures,
     report_text,
     spread,
-    table,
     write_report,
 )
 from agentic_video.evaluation.results import NO_VIDEO, SAME_ROW, UNREADABLE, ExcludedRow, Failure
+from agentic_video.evaluation.tables import table
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA

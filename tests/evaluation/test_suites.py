@@ -81,7 +81,7 @@ def test_the_quiz_of_video_mmlu_counts_its_disciplines_equally() -> None:
 def test_grades_by_words_do_not_stand_beside_published_ones() -> None:
     quiz = [free(graded("video_mmlu", acc, category="Maths")) for acc in (1, 0, 0.4)]
     text = report_text("t", figures(quiz), "video_mmlu")
-    assert "aren't shown beside this run's: open-ended answers were graded by their words" in text
+    assert "aren't shown next to this run's: open-ended answers were graded by their words" in text
     assert "67.9" not in text and "67.9" in report_text("t", figures(quiz[:2]), "video_mmlu")
 
 

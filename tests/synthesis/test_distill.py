@@ -71,7 +71,7 @@ def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, 
     assert report["cost"] == round((2 * prompt + 10 * 10 * sum(turns)) / 1e6, 6)
     table = capsys.readouterr().out
     assert "rejected: wrong answer" in table and "cost per kept" in table
-    assert sum(server.faulty[name] for name in ("busy", "error", "nonsense", "empty")) > 0, "the faults were met"
+    assert server.faulty > 0
 
 
 @pytest.mark.slow
@@ -166,20 +166,6 @@ def test_rows_of_videobrain_need_not_be_classified(asked: list[VideoQA], tmp_pat
         assert main(command("videobrain", "distill", url, data, tmp_path / "out")) == 0
     (kept,) = lines(tmp_path / "out" / "kept.jsonl")
     assert "class" not in kept["video_qa"]["extra_info"]
-
-
-def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})
-    server.parts["q2"].broken = True
-    with server.running() as url:
-        arguments = command("videozoomer", "distill", url, data, out, "--limit", "4")
-        assert main(arguments) == 1
-        assert [row["key"][:3] for row in lines(out / "failures.jsonl")] == [[asked[2].data_source, "q2", 0]]
-        assert json.loads((out / "report.json").read_text())["failed"] == 1
-        server.parts["q2"].broken = False
-        assert main(arguments) == 0
-    assert [row["video_qa"]["id"] for row in lines(out / "kept.jsonl")] == ["q0", "q1", "q2", "q3"]
 
 
 def test_samples_differ_by_their_seed(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
@@ -332,11 +318,3 @@ def test_rows_that_are_left_out_are_in_the_report(
     assert main(command("videozoomer", "distill", str(checkpoint), bad, tmp_path / "out", *more)) == 0
     assert json.loads((tmp_path / "out" / "report.json").read_text())["rows_left_out"] == 1
     assert "rows left out" in capsys.readouterr().out
-
-
-def test_a_checkpoint_in_this_process_teaches_too(
-    asked: list[VideoQA], data: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    more = ("--engine", "toy", "--limit", "2")
-    assert main(command("videozoomer", "distill", str(checkpoint), data, tmp_path, *more)) == 0
-    assert json.loads((tmp_path / "report.json").read_text())["items"] == 2

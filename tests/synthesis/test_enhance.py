@@ -1,10 +1,5 @@
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +11,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.synthesis.enhance import example_text, examples_for, find_videos, questions_of
 from agentic_video.toyworld.questions import World
 from agentic_video.utils.errors import SetupError
-from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.conftest import Serve
+from tests.faulty_server import FaultyServer, Reply, Serve
 from tests.synthesis.made import CHOICE, OPEN
 from tests.toyworld.conftest import recipe, small_world
 
@@ -139,34 +133,6 @@ def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
     assert report["question left out: not an object with question and answer"] == 2
     assert (made / "out" / "rows.jsonl").read_text() == ""
     assert len(server.bodies) == 6, "garbage isn't asked for again"
-
-
-@pytest.mark.slow
-def test_a_killed_job_goes_on_and_ends_the_same(made: Path, serve: Serve) -> None:
-    assert main(command(made, "whole", serve(says))) == 0
-
-    def slow(body: dict[str, Any], request: int) -> Reply:
-        time.sleep(0.4)
-        return says(body, request)
-
-    server = serve(slow)
-    arguments = command(made, "cut", server, "--concurrency", "1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentic_video.cli", *arguments],
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    journal, deadline = made / "cut" / "journal.jsonl", time.monotonic() + 120
-    while (journal.read_bytes().count(b"\n") if journal.is_file() else 0) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 2 <= journal.read_bytes().count(b"\n") < 6 and not (made / "cut" / "rows.jsonl").exists()
-    assert main(arguments) == 0
-    assert 6 <= len(server.bodies) <= 7, "what was under way is asked once more"
-    for name in ("rows.jsonl", "report.json"):
-        assert (made / "cut" / name).read_bytes() == (made / "whole" / name).read_bytes()
 
 
 def test_a_video_that_cannot_be_read_fails_alone(made: Path, serve: Serve) -> None:

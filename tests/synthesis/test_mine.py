@@ -31,7 +31,8 @@ def test_failed_questions_come_with_their_accuracy_and_wrong_answers() -> None:
         graded("never", 0.0, None),
         record(qa=replace(CHOICE, id="ungraded")),
     ]
-    failed, counts = failed_questions(records, below=0.5)
+    failed, counts, episodes = failed_questions(records, below=0.5)
+    assert episodes == len(records)
     assert [(one.qa.id, one.accuracy, one.episodes, one.answers) for one in failed] == [
         ("never", 0.0, 1, ()),
         ("hard", 0.2, 5, ("the blue one", "A")),
@@ -48,7 +49,7 @@ def test_failed_questions_come_with_their_accuracy_and_wrong_answers() -> None:
 
 def test_answers_are_cut_and_few() -> None:
     records = [graded("q", 0.0, letter * 1_000) for letter in "abcdefgh"]
-    ((one,), _) = failed_questions(records, below=0.5)
+    ((one,), *_) = failed_questions(records, below=0.5)
     assert one.answers == tuple(letter * 300 for letter in "abcd")
 
 

@@ -27,8 +27,7 @@ from agentic_video.toyworld.questions import World
 from agentic_video.training.sft_kto.datasets import label_of
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import EndReason
-from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.conftest import Serve
+from tests.faulty_server import FaultyServer, Reply, Serve
 from tests.synthesis.made import CHOICE, OPEN, brain, look, record, write
 from tests.toyworld.conftest import recipe, small_world
 
@@ -246,20 +245,6 @@ def test_a_judge_that_babbles_or_breaks_costs_its_episode_only(tmp_path: Path, s
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_a_cut_journal_ends_as_an_undisturbed_one(tmp_path: Path, serve: Serve) -> None:
-    server = serve(judge)
-    source = write(tmp_path / "records.jsonl", EPISODES)
-    assert main(command(source, server, tmp_path / "whole")) == 0
-    assert main(command(source, server, tmp_path / "cut")) == 0
-    journal = tmp_path / "cut" / "journal.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:3]) + lines[3][:30])
-    (tmp_path / "cut" / "kto.jsonl").unlink()
-    assert main(command(source, server, tmp_path / "cut")) == 0
-    for name in ("kto.jsonl", "report.json"):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-
-
 def player(body: dict[str, Any], request: int) -> Reply:
     """Looks and is right where the row's number is even; answers blindly and wrong where it is odd."""
     text = json.dumps(body["messages"])
@@ -312,26 +297,6 @@ def test_what_is_missing_is_said(
     arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--judge-name", "j", "--out", str(tmp_path), *more]
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
-
-
-def test_both_kinds_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--out", str(tmp_path), "--records", "none"]
-    with pytest.raises(SystemExit):
-        main([*arguments, "--share", "1"])
-    assert "--share" in capsys.readouterr().err
-
-
-def test_a_judge_that_is_not_there_is_said_with_its_own_option(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Serve
-) -> None:
-    write(tmp_path / "records.jsonl", [record()])
-    words = ["preferences", "--records", str(tmp_path / "records.jsonl"), "--out", str(tmp_path / "out"), "--judge"]
-    assert main([*words, "http://127.0.0.1:1/v1"]) == 2
-    assert "error: --judge http://127.0.0.1:1/v1: no server answers there" in capsys.readouterr().err
-    # this one answers, and has no list of its models
-    assert main([*words, serve(lambda body, request: Reply("x")).url]) == 2
-    assert "no list of models there (HTTP 501); name one with --judge-name" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_question_without_options_is_the_question_alone() -> None:

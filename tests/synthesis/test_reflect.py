@@ -183,18 +183,6 @@ def test_the_teacher_sees_the_failed_attempt_with_its_frames(out: Path, server: 
     assert "These turns hold a call that was carried out or refused: 1." in str(diagnosis)
 
 
-def test_going_on_changes_nothing(out: Path, server: Oracle, failed: Path, tmp_path: Path) -> None:
-    with server.running() as url:
-        again = tmp_path / "again"
-        arguments = command("videozoomer", "reflect", url, failed, again, "--concurrency", "3")
-        assert main(arguments) == 0
-        journal = again / "journal.jsonl"
-        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]) + b'{"key"')
-        assert main(arguments) == 0
-    for name in ("kept.jsonl", "rejected.jsonl", "report.json"):
-        assert (again / name).read_bytes() == (out / name).read_bytes()
-
-
 def test_sft_learns_the_correction_and_not_the_flaw(
     out: Path, asked: list[VideoQA], checkpoint: Path, tmp_path: Path
 ) -> None:

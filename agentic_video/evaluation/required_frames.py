@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentic_video.evaluation.results import key_of
+from agentic_video.evaluation.results import Key, key_of
 from agentic_video.types.record import Record
 from agentic_video.utils.standard_error import clustered_error
 
@@ -60,12 +60,10 @@ def measure(by_frames: Mapping[int, Sequence[Record]]) -> RequiredFrames | None:
     """The MRFS of episodes that were played with each number of frames."""
     if not set(range(MOST + 1)) <= set(by_frames):
         return None
-    graded = {
-        count: {
-            key_of(played.qa): played.rewards["acc"] == 1.0 for played in by_frames[count] if "acc" in played.rewards
-        }
-        for count in range(MOST + 1)
-    }
+    graded: dict[int, dict[Key, bool]] = {}
+    for count in range(MOST + 1):
+        records = (record for record in by_frames[count] if "acc" in record.rewards)
+        graded[count] = {key_of(record.qa): record.rewards["acc"] == 1.0 for record in records}
     videos = {key_of(record.qa): record.qa.video for record in by_frames[0]}
     shared = sorted(set.intersection(*(set(grades) for grades in graded.values())))
     if not shared:

@@ -21,7 +21,7 @@ from agentic_video.training.engines.vllm_images import (
     ReferenceEngine,
 )
 from agentic_video.training.seams.patches import unique_job
-from agentic_video.utils.threads import take_image_threads
+from agentic_video.utils.process import take_image_threads
 from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.fetch import FrameFetcher
 

@@ -88,7 +88,7 @@ def test_samples_record_their_player_and_number(url: str, tmp_path: Path, monkey
     with open_job(JobOptions(tmp_path), {}, "playing") as job:
         played = asyncio.run(play_samples(job, {("base",): teacher}, rows, 2, "here", need_grades=True))
         assert job.summary()["usage"]["prompt_tokens"] == 20
-    assert [key[:4] for key, _ in played] == [("base", "", name, number) for name in "ab" for number in (0, 1)]
+    assert [key[:4] for key, _ in played] == X for name in "ab" for number in (0, 1)]
     assert [record.trajectory.rollout_index for _, record in played] == [0, 1, 0, 1]
     assert played[1][1].provenance == {"source": "here", "model": "m", "sample": 1}
 

@@ -22,7 +22,7 @@ class EvalContext:
         self.plan = plan
         self._own = backend is None
         self.backend = backend or make_backend(plan.model, plan.system.size_factor)
-        self.source = FrameStore(plan.frame_store)
+        self.source = FrameStore(plan.settings.frame_store)
         self.graders = make_graders(plan, self.source)
 
     def with_backend(self, backend: Backend) -> "EvalContext":
@@ -33,7 +33,7 @@ class EvalContext:
 
     def retriever(self) -> Retriever | None:
         """The search of frames by text, where a model for it is configured."""
-        return make_retriever(self.plan.retrieval, self.source)
+        return make_retriever(self.plan.settings.retrieval, self.source)
 
     def close(self) -> None:
         """Let go of frames and, if it was made here, of the model."""
@@ -44,7 +44,7 @@ class EvalContext:
 
 def make_graders(plan: EvalPlan, source: FrameSource) -> Graders:
     """Graders of answers, which belong to the event loop that asks them first."""
-    return Graders(judge=Judge(plan.judge), source=source)
+    return Graders(judge=Judge(plan.settings.judge), source=source)
 
 
 def require_encoder(config: RetrievalConfig) -> None:

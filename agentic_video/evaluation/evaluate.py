@@ -140,13 +140,9 @@ class Evaluation:
         """The plan that each process gets to play a part."""
         return EvalPlan(
             folder=part.folder,
-            system=part.system,
+            settings=replace(self.settings, system=part.system, retrieval=self.retrieval),
             model=self.model,
             limits=part.limits,
-            frame_store=self.settings.frame_store,
-            retrieval=self.retrieval,
-            judge=self.settings.judge,
-            score_timeout=self.settings.reward.timeout,
             concurrency=self.options.concurrency,
             provenance={
                 "model": self.model.chat.model or self.model.model,
@@ -351,7 +347,7 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     if options.model.engine in SERVED:
         try:
             listed = list_models(options.model.model, options.model.api_key_env, timeout=10.0)
-            root = (listed.roots or {}).get(model.chat.model, "")
+            root = listed.roots.get(model.chat.model, "")
         except SetupError:  # nothing may be left to play; else it is reported when the model is needed
             pass
     shards = count_shards(options.shards, model)

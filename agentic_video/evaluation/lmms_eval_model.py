@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,10 @@ class AgenticVideo(lmms):
             system = baseline_of(settings.system, asked.frames, tiny=tiny, prompt=asked.prompt)
         plan = EvalPlan(
             folder=Path(),
-            system=system,
+            settings=replace(settings, system=system),
             model=fit_images(model_spec(options, config), system.max_images, shows_clips(system)),
             limits=fit_limits(system, limits_of(config)),
-            frame_store=settings.frame_store,
-            retrieval=settings.retrieval,
-            judge=settings.judge,
             concurrency=int(concurrency),
-            provenance={},
         )
         self._runner = asyncio.Runner()
         self._context = self._runner.run(_make_context(plan))

@@ -75,7 +75,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
-        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.score_timeout),
+        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.settings.reward.timeout),
         "turns": float(len(trajectory.turns)),
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
@@ -179,13 +179,13 @@ async def grade_again(
 
     No model is needed for it. The new records have the plan's revision, so that they count from then on."""
     failed: list[Failure] = []
-    with closing(FrameStore(plan.frame_store)) as source, journal(plan.folder, 0) as file:
+    with closing(FrameStore(plan.settings.frame_store)) as source, journal(plan.folder, 0) as file:
         graders = make_graders(plan, source)
 
         async def grade(episode: tuple[Record, VideoQA]) -> None:
             record, qa = episode
             try:
-                found = await grades(plan.system, record.trajectory, qa, graders, plan.score_timeout)
+                found = await grades(plan.system, record.trajectory, qa, graders, plan.settings.reward.timeout)
             except Exception as error:  # one question never stops the others
                 failed.append(Failure(key_of(qa), described(error)))
                 logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)

@@ -107,18 +107,7 @@ class Teacher:
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
         """Engine, frames and graders of this process's episodes; made where its event loop runs."""
-        plan = EvalPlan(
-            folder=folder,
-            system=self.system,
-            model=self.spec,
-            limits=self.limits,
-            frame_store=self.settings.frame_store,
-            retrieval=self.settings.retrieval,
-            judge=self.settings.judge,
-            concurrency=concurrency,
-            provenance={},
-        )
-        return EvalContext(plan)
+        return EvalContext(EvalPlan(folder, self.settings, self.spec, self.limits, concurrency))
 
     def backends(self, context: EvalContext, samples: int) -> list[Backend]:
         """The backend of each sample of a question; a server's samples differ by seed."""

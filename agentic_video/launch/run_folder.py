@@ -6,7 +6,6 @@ another model would otherwise resume from an earlier run's weights, optimizer an
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ from agentic_video.launch.process import remove_segments, shared_segments
 from agentic_video.utils.checkpoints import LOADER, STEP, TRACKER
 from agentic_video.utils.content import checkpoint_digest, files_digest
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import lock, write_whole
 
 RUN_FILE = "run.json"
 """Record in a run's folder, by which the same command finds it again and resumes it."""
@@ -132,7 +131,7 @@ def run_folder(
         The folder, and whether it is an unfinished run that will be resumed.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root):
+    with lock(root / LOCK_FILE):
         check_content(root, identity, changed)
         for folder, record in _unfinished(root):
             before = record["identity"]
@@ -158,15 +157,6 @@ def run_folder(
         folder.mkdir()
         write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
     return folder, False
-
-
-@contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Let one launcher at a time look for its run; where a file system has no locks, all at once."""
-    with (root / LOCK_FILE).open("w") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:

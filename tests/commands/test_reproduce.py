@@ -15,7 +15,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("RAY_ADDRESS", "OUTPUT_DIR", "MODEL_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("agentic_video.utils.devices.count_gpus", lambda: 0)
+    monkeypatch.setattr("agentic_video.utils.host.count_gpus", lambda: 0)
 
 
 def test_a_newcomer_gets_the_rehearsal_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,8 @@
 ``test_videozoomer_laptop.py`` runs one of them to its end.
 """
 
-import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,36 +12,22 @@ import pytest
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.systems.registry import SYSTEMS
 from tests.docs.commands import listing_with
+from tests.e2e.jobs import REPOSITORY, finished, start
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = "trainer.total_training_steps=2"
-GRPO_SYSTEMS = [name for name in SYSTEMS if name != "videozoomer"]
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
 
 def run(command: str, folder: Path, *more: str) -> Path:
     """Run a command of the documentation; its run's folder."""
-    environment = {**os.environ, "OUTPUT_DIR": str(folder / "outputs")}
-    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
     words = [str(REPOSITORY / word) if word.endswith(".sh") else word for word in shlex.split(command)]
-    done = subprocess.run(
-        [*words, *more],
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
+    finished(start([*words, *more], folder, OUTPUT_DIR=str(folder / "outputs")))
     (made,) = (folder / "outputs").glob("*/run-001")
     return made
 
 
-@pytest.mark.parametrize(
-    "system", ["framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"]
-)
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "videozoomer"])
 def test_grpo(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
     metrics = read_metrics(made)
@@ -55,19 +39,14 @@ def test_grpo(system: str, tmp_path: Path) -> None:
     assert (made / "summary.md").exists()
 
 
-@pytest.mark.parametrize(
-    "system",
-    ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"],
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_sft(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_sft.sh", tmp_path, STEPS)
     assert series(read_metrics(made), "train/loss")[0] == [1, 2]
 
 
 def test_evaluation(tmp_path: Path) -> None:
-    environment = {**os.environ, "OUTPUT_DIR": str(tmp_path)}
-    command = ["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_eval.sh"), "--limit", "16"]
-    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    finished(start(["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_eval.sh"), "--limit", "16"], tmp_path))
     (report,) = tmp_path.glob("videozoomer-eval/*/agent/report.md")
     assert "16" in report.read_text(encoding="utf-8")
 

@@ -27,7 +27,7 @@ def patience() -> float:
 
 
 def join_ray_group() -> None:
-    """Join a Ray worker's process group before verl does so: with torch's timeout, and on CPUs with "cpu:gloo,cpu:gloo"."""
+    """Join a Ray worker's process group before verl does: with torch's timeout, and a backend that CPUs don't have."""
     distributed.initialize_global_process_group_ray(timeout_second=patience(), backend="gloo" if on_cpu() else None)
 
 

@@ -191,7 +191,7 @@ class VideoReplayBufferAsync(_GroupPolicy, ReplayBufferAsync):
 
 
 def oversampled(config: Any) -> int:
-    """Questions that a step plays beyond its batch (``agentic_video.oversample``), so that it waits for fewer refills."""
+    """Questions that a step plays beyond its batch (``agentic_video.oversample``), to wait for fewer refills."""
     if not OmegaConf.select(config, "algorithm.filter_groups.enable"):
         return 0
     return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))

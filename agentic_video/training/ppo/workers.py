@@ -38,7 +38,7 @@ class VideoDetachWorker(_ActorWorker, DetachActorWorker):
 
     @property
     def copy_handler(self) -> Any:
-        """Save the weights between a step's updates; verl saves offloaded ones without a copy, which later ones overwrite."""
+        """Save the weights between a step's updates as copies: verl's are overwritten where weights are offloaded."""
         save = super().copy_handler
         return _save_copies if self.config.actor.strategy == "fsdp2" else save
 

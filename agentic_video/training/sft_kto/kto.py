@@ -70,7 +70,7 @@ def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: tor
 
 
 def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
-    """Weights of desirable and undesirable trajectories that raise the rarer kind to the other's; 1 for one kind only."""
+    """Weights of desirable and undesirable trajectories that raise the rarer kind to the other; 1 for one kind only."""
     if not desirable or not undesirable:
         return 1.0, 1.0
     most = max(desirable, undesirable)

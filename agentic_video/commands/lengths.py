@@ -5,11 +5,10 @@
 VideoZoomer draws both for its cold-start data (Figure 7). No model is asked.
 """
 
-from agentic_video.synthesis.lengths import LengthOptions as Options
-from agentic_video.synthesis.lengths import lengths_text, measure_lengths
+from agentic_video.synthesis.lengths import LengthOptions, lengths_text, measure_lengths
 
 
-def run(options: Options) -> int:
+def run(options: LengthOptions) -> int:
     """Print the report; returns the exit status."""
     print(lengths_text(measure_lengths(options)))
     return 0

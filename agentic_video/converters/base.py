@@ -30,95 +30,61 @@ class BadPart(RowError):
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that was left out.
-
-    Attributes:
-        where: File and row, e.g. ``lvb_val.json row 12``.
-        message: What is wrong, with the field.
-    """
+    """Something that was left out."""
 
     kind: ProblemKind
-    where: str
-    message: str
+    where: str  # file and row, e.g. ``lvb_val.json row 12``
+    message: str  # what is wrong, with the field
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question as a converter reads it, before its video is looked for.
+    """One question as a converter reads it, before its video is looked for."""
 
-    Attributes:
-        id: Unique within the data set.
-        videos: Names under which the video may lie below the videos' folder, the likeliest first.
-        answer: The right option's letter, or the reference answer; empty where the answer is an interval, and where it
-            isn't published (``extra`` says so by ``answer_hidden``).
-        options: Option texts without letters; empty for other questions.
-        extra: Original ids and categories; None, "" and empty lists are dropped.
-        exact_video: The folders in ``videos`` are part of the name: other videos share its last part.
-        subtitles: Names under which the subtitles may lie below the source's folder.
-        subtitle_offset: Seconds to take off the subtitles' times.
-        answer_type: Kind of the answer; None for the one that the options tell.
-        windows: Gold windows in seconds, of the answer or of its evidence.
-    """
-
-    id: str
-    videos: tuple[str, ...]
+    id: str  # unique within the data set
+    videos: tuple[str, ...]  # names under which the video may lie below the videos' folder, the likeliest first
     question: str
+    # the right option's letter, or the reference answer; empty where the answer is an interval, and where it isn't
+    # published (``extra`` says so by ``answer_hidden``)
     answer: str
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # option texts without letters; empty for other questions
+    # original ids and categories; None, "" and empty lists are dropped
     extra: Mapping[str, Any] = field(default_factory=dict)
-    exact_video: bool = False
-    subtitles: tuple[str, ...] = ()
-    subtitle_offset: float = 0.0
-    answer_type: AnswerType | None = None
-    windows: tuple[Interval, ...] = ()
+    exact_video: bool = False  # the folders in ``videos`` are part of the name: other videos share its last part
+    subtitles: tuple[str, ...] = ()  # names under which the subtitles may lie below the source's folder
+    subtitle_offset: float = 0.0  # seconds to take off the subtitles' times
+    answer_type: AnswerType | None = None  # kind of the answer; None for the one that the options tell
+    windows: tuple[Interval, ...] = ()  # gold windows in seconds, of the answer or of its evidence
 
 
 @dataclass(frozen=True)
 class Split:
-    """An official part of a data set.
+    """An official part of a data set."""
 
-    Attributes:
-        patterns: Glob patterns of its annotation files; those of the first pattern that matches are read.
-        rows: Official number of questions, where one is published.
-        keyed: The json file is one object whose keys are video ids.
-        skip_columns: Parquet columns that need not be read (pictures).
-        beside: Glob patterns of another json file that belongs to the rows, an object by video id (``Fields.beside``).
-    """
-
-    patterns: tuple[str, ...]
-    rows: int | None = None
-    keyed: bool = False
-    skip_columns: frozenset[str] = frozenset()
+    patterns: tuple[str, ...]  # glob patterns of its annotation files; those of the first pattern that matches are read
+    rows: int | None = None  # official number of questions, where one is published
+    keyed: bool = False  # the json file is one object whose keys are video ids
+    skip_columns: frozenset[str] = frozenset()  # Parquet columns that need not be read (pictures)
+    # glob patterns of another json file that belongs to the rows, an object by video id (``Fields.beside``)
     beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Converter:
-    """How a published data set becomes rows.
+    """How a published data set becomes rows."""
 
-    Attributes:
-        name: As on the command line, and the rows' ``data_source``.
-        kind: What the data set is published for.
-        source: Where it is published.
-        files: What to download into the source's folder.
-        videos: What to download into the videos' folder.
-        splits: Official parts; the first is the default.
-        convert: The questions of one published row and split. An element is a RowError where one of a row's questions
-            is bad, a BadPart where a row lost a part of itself; an empty result means that the row is of another
-            split.
-        subtitles: Whether it has subtitles.
-    """
-
-    name: str
+    name: str  # as on the command line, and the rows' ``data_source``
     title: str
-    kind: Kind
+    kind: Kind  # what the data set is published for
     licence: str
-    source: str
-    files: str
-    videos: str
-    splits: Mapping[str, Split]
+    source: str  # where it is published
+    files: str  # what to download into the source's folder
+    videos: str  # what to download into the videos' folder
+    splits: Mapping[str, Split]  # official parts; the first is the default
+    # the questions of one published row and split. An element is a RowError where one of a row's questions is bad, a
+    # BadPart where a row lost a part of itself; an empty result means that the row is of another split
     convert: Callable[["Fields", str], Iterable[Question | RowError]]
-    subtitles: bool = False
+    subtitles: bool = False  # whether it has subtitles
 
 
 def _short(value: Any) -> str:

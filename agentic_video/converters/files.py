@@ -287,13 +287,10 @@ def _expect(text: str, position: int, mark: str) -> int:
 
 @dataclass(frozen=True)
 class FoundVideo:
-    """A video that was found.
-
-    Attributes:
-        whole: All folders of the published path were found with it; otherwise another published path may name it too.
-    """
+    """A video that was found."""
 
     path: Path
+    # all folders of the published path were found with it; otherwise another published path may name it too
     whole: bool
 
 

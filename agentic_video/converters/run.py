@@ -54,29 +54,20 @@ MAX_PRINTED = 5
 
 @dataclass(frozen=True)
 class Report:
-    """What a conversion did.
-
-    Attributes:
-        rows: Rows written.
-        official_rows: Published number of rows of the split, where there is one.
-        limit: Of its first good rows, or of those that were drawn.
-        sample: How many were drawn from all good rows; None where none were.
-        problems: What was left out, and why.
-        notes: Counts of what is worth knowing beside, e.g. rows without subtitles.
-    """
+    """What a conversion did."""
 
     data_set: str
     split: str
     source: str
     videos: str
     output: str
-    rows: int
-    official_rows: int | None
-    limit: int | None
-    sample: int | None
+    rows: int  # rows written
+    official_rows: int | None  # published number of rows of the split, where there is one
+    limit: int | None  # of its first good rows, or of those that were drawn
+    sample: int | None  # how many were drawn from all good rows; None where none were
     counts: dict[str, int]
-    notes: dict[str, int]
-    problems: list[Problem]
+    notes: dict[str, int]  # counts of what is worth knowing beside, e.g. rows without subtitles
+    problems: list[Problem]  # what was left out, and why
 
 
 @dataclass(frozen=True)
@@ -91,16 +82,11 @@ class _Made:
 
 @dataclass
 class _Collected:
-    """What was found in a split.
+    """What was found in a split."""
 
-    Attributes:
-        made: The rows.
-        problems: Why there are no others.
-        takers: For each video's file the published paths that it was found by, with the place of each one's first row.
-    """
-
-    made: list[_Made] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    made: list[_Made] = field(default_factory=list)  # the rows
+    problems: list[Problem] = field(default_factory=list)  # why there are no others
+    # for each video's file the published paths that it was found by, with the place of each one's first row
     takers: dict[Path, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     _seen: dict[str, str] = field(default_factory=dict)
 
@@ -130,26 +116,16 @@ def report_path(output: Path) -> Path:
 
 def convert(
     converter: Converter,
-    source: Path,
-    videos: Path,
-    output: Path,
-    split: str | None = None,
-    limit: int | None = None,
-    sample: int | None = None,
-    subtitles: Subtitles | None = None,
-    progress: bool = False,
+    source: Path,  # folder of the annotations (or one annotation file)
+    videos: Path,  # folder of the videos
+    output: Path,  # ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows
+    split: str | None = None,  # one of the converter's splits; the first by default
+    limit: int | None = None,  # stop after so many good rows
+    sample: int | None = None,  # keep so many of all good rows, drawn evenly, the same ones each time, in their order
+    subtitles: Subtitles | None = None,  # those that are put before each question; None puts none
+    progress: bool = False,  # show a bar
 ) -> Report:
     """Convert a data set; bad rows are left out and reported.
-
-    Args:
-        source: Folder of the annotations (or one annotation file).
-        videos: Folder of the videos.
-        output: ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows.
-        split: One of the converter's splits; the first by default.
-        limit: Stop after so many good rows.
-        sample: Keep so many of all good rows, drawn evenly, the same ones each time, in their order.
-        subtitles: Those that are put before each question; None puts none.
-        progress: Show a bar.
 
     Raises:
         ConvertError: Files, folders or options don't fit. Bad rows don't raise, not even when all are bad.

@@ -44,17 +44,11 @@ MUCH_GAP = 0.05
 
 @dataclass(frozen=True)
 class Change:
-    """A metric at a run's first steps and at its latest.
+    """A metric at a run's first steps and at its latest."""
 
-    Attributes:
-        first: Mean over the first steps.
-        latest: Mean over the latest.
-        error: Standard error of their difference.
-    """
-
-    first: float
-    latest: float
-    error: float
+    first: float  # mean over the first steps
+    latest: float  # mean over the latest
+    error: float  # standard error of their difference
 
     @property
     def rise(self) -> float:
@@ -65,15 +59,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Sign:
-    """A sign of collapse.
+    """A sign of collapse."""
 
-    Attributes:
-        name: Part of the metric ``collapse/<name>``.
-        text: What is seen, with its figures, and what to do.
-    """
-
-    name: str
-    text: str
+    name: str  # part of the metric ``collapse/<name>``
+    text: str  # what is seen, with its figures, and what to do
 
 
 def change_of(values: Sequence[float]) -> Change | None:

@@ -27,23 +27,14 @@ _FILE = re.compile(r"held_out_(\d+)\.jsonl")
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """What one episode of a validation earned.
+    """What one episode of a validation earned."""
 
-    Attributes:
-        data_source: Of its question.
-        greedy: Whether it took the likeliest token each time.
-        question: The id of its row.
-        video: What the question is about.
-        accuracy: The answer's grade, 0 to 1.
-        reward: What GRPO would have seen.
-    """
-
-    data_source: str
-    greedy: bool
-    question: str
-    video: str
-    accuracy: float
-    reward: float
+    data_source: str  # of its question
+    greedy: bool  # whether it took the likeliest token each time
+    question: str  # the id of its row
+    video: str  # what the question is about
+    accuracy: float  # the answer's grade, 0 to 1
+    reward: float  # what GRPO would have seen
 
 
 Scores = Mapping[int, Sequence[HeldOutScore]]
@@ -83,25 +74,16 @@ def _score(line: str) -> HeldOutScore:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well held-out questions were answered over a run.
+    """How well held-out questions were answered over a run."""
 
-    Attributes:
-        source: The questions' data source.
-        how: Whether the episodes were ``sampled`` or ``greedy``.
-        steps: After which of them it was measured.
-        values: Mean accuracies or rewards.
-        errors: Their standard errors; inf where one isn't known.
-        episodes: Of each measurement; 0 where that isn't known.
-        paired: Standard error of the rise, question by question and clustered by video; None where the questions'
-            own scores aren't known.
-    """
-
-    source: str
-    how: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    errors: Sequence[float]
-    episodes: int
+    source: str  # the questions' data source
+    how: str  # whether the episodes were ``sampled`` or ``greedy``
+    steps: Sequence[int]  # after which of them it was measured
+    values: Sequence[float]  # mean accuracies or rewards
+    errors: Sequence[float]  # their standard errors; inf where one isn't known
+    episodes: int  # of each measurement; 0 where that isn't known
+    # standard error of the rise, question by question and clustered by video; None where the questions' own scores
+    # aren't known
     paired: float | None = None
 
     @property

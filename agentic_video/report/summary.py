@@ -70,13 +70,10 @@ def draw_curve(
     values: Sequence[float],
     title: str,
     file: Path,
+    # accuracies to be drawn beside it, on an axis of their own: steps and values by name
     held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,
 ) -> None:
-    """Reward by step, raw and smoothed, as a PNG.
-
-    Args:
-        held_out: Accuracies to be drawn beside it, on an axis of their own: steps and values by name.
-    """
+    """Reward by step, raw and smoothed, as a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")

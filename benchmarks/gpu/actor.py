@@ -25,33 +25,21 @@ CPU_KEYS = (
 
 @dataclass(frozen=True)
 class ActorSetting:
-    """How an actor is built.
+    """How an actor is built."""
 
-    Attributes:
-        model: Folder of its checkpoint.
-        device: ``cuda`` or ``cpu``.
-        tokens: Most tokens of a micro-batch.
-        dtype: What it computes in: ``bfloat16`` (float32 master weights beside it, as in the recipes) or ``float32``.
-        fused: verl's fused kernels (``actor_rollout_ref.model.use_fused_kernels``).
-        lora_rank: Of adapters in the language model; 0 trains all weights. With adapters the base weights are bfloat16.
-        checkpointing: Gradient checkpointing, as in the recipes.
-        entropy: The weight of the entropy in the loss; above 0 the entropy's gradient is computed too.
-        learning_rate: Of AdamW.
-        attention: ``flash_attention_2`` (which also packs sequences) or ``sdpa``; empty: what is installed.
-        recipe: Whose ``cluster.yaml`` it is.
-    """
-
-    model: Path
-    device: str
-    tokens: int
+    model: Path  # folder of its checkpoint
+    device: str  # ``cuda`` or ``cpu``
+    tokens: int  # most tokens of a micro-batch
+    # what it computes in: ``bfloat16`` (float32 master weights beside it, as in the recipes) or ``float32``
     dtype: str = "bfloat16"
-    fused: bool = False
+    fused: bool = False  # verl's fused kernels (``actor_rollout_ref.model.use_fused_kernels``)
+    # of adapters in the language model; 0 trains all weights. With adapters the base weights are bfloat16
     lora_rank: int = 0
-    checkpointing: bool = True
-    entropy: float = 1e-3
-    learning_rate: float = 1e-6
-    attention: str = ""
-    recipe: str = "videozoomer"
+    checkpointing: bool = True  # gradient checkpointing, as in the recipes
+    entropy: float = 1e-3  # the weight of the entropy in the loss; above 0 the entropy's gradient is computed too
+    learning_rate: float = 1e-6  # of AdamW
+    attention: str = ""  # ``flash_attention_2`` (which also packs sequences) or ``sdpa``; empty: what is installed
+    recipe: str = "videozoomer"  # whose ``cluster.yaml`` it is
 
     @property
     def attends_with(self) -> str:

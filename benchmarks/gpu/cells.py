@@ -14,23 +14,14 @@ Check = Callable[[Result], str]
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement.
+    """One measurement."""
 
-    Attributes:
-        name: Of the cell; what comes before the first ``-`` is its group.
-        make: Called with a scratch folder, the device and ``parameters``.
-        parameters: Plain data.
-        check: Whether the result is as it must be.
-        seconds: Time limit.
-        long: Only with ``--full``.
-    """
-
-    name: str
-    make: Callable[..., dict[str, Any]]
-    parameters: Mapping[str, Any]
-    check: Check = field(default=lambda result: "")
-    seconds: float = 300.0
-    long: bool = False
+    name: str  # of the cell; what comes before the first ``-`` is its group
+    make: Callable[..., dict[str, Any]]  # called with a scratch folder, the device and ``parameters``
+    parameters: Mapping[str, Any]  # plain data
+    check: Check = field(default=lambda result: "")  # whether the result is as it must be
+    seconds: float = 300.0  # time limit
+    long: bool = False  # only with ``--full``
 
     @property
     def group(self) -> str:

@@ -94,19 +94,12 @@ def require_memory(device: str, gib: float) -> None:
 
 @dataclass(frozen=True)
 class Device:
-    """What is measured on.
+    """What is measured on."""
 
-    Attributes:
-        kind: ``cuda`` or ``cpu``.
-        name: The GPU's, or the processor's.
-        memory: Bytes of the GPU; of the host on a CPU.
-        driver: Version of NVIDIA's driver; empty on a CPU.
-    """
-
-    kind: str
-    name: str
-    memory: int
-    driver: str = ""
+    kind: str  # ``cuda`` or ``cpu``
+    name: str  # the GPU's, or the processor's
+    memory: int  # bytes of the GPU; of the host on a CPU
+    driver: str = ""  # version of NVIDIA's driver; empty on a CPU
 
 
 def find_device(asked: str) -> Device:

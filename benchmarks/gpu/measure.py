@@ -80,40 +80,25 @@ def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float
 
 
 def agreement(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    dtype: str,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    episodes: int = 4,
-    turns: int = 3,
-    images: int = 8,
-    words: int = 24,
-    says: int = 24,
-    fused: bool = False,
-    memory: float = 0.4,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    dtype: str,  # of both
+    layers: int | None = None,  # of the language model
+    vision_layers: int | None = None,  # of the vision tower
+    episodes: int = 4,  # how many
+    turns: int = 3,  # of each
+    images: int = 8,  # frames of a turn
+    words: int = 24,  # tokens of text shown in a turn
+    says: int = 24,  # tokens of a reply
+    fused: bool = False,  # verl's fused kernels in the actor
+    memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
     """Rollout and actor give the same log-probabilities for the rollout's own words.
 
     vLLM plays episodes with images in every turn; then verl's actor, built from the same checkpoint by the recipe's
     cluster config, says how likely each word was.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        dtype: Of both.
-        layers: Of the language model.
-        vision_layers: Of the vision tower.
-        episodes: How many.
-        turns: Of each.
-        images: Frames of a turn.
-        words: Tokens of text shown in a turn.
-        says: Tokens of a reply.
-        fused: verl's fused kernels in the actor.
-        memory: Share of the GPU that vLLM takes.
 
     Returns:
         :func:`compare`'s figures; ``agrees``: whether they are within :data:`LIMITS` and :data:`MOST_LOG`.
@@ -162,43 +147,26 @@ def agreement(
 
 
 def actor_update(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    tokens: int,
-    images: int,
-    layers: Sequence[int],
-    fused: bool = False,
-    lora_rank: int = 0,
-    dtype: str = "bfloat16",
-    vision_layers: int | None = None,
-    sequences: int = 1,
-    steps: int = 2,
-    gpus: int = 16,
-    recipe: str = "videozoomer",
-    learning_rate: float = 1e-6,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    tokens: int,  # of a sequence
+    images: int,  # of a sequence
+    layers: Sequence[int],  # depths of the language model, the smallest first; those that don't fit are left out
+    fused: bool = False,  # verl's fused kernels
+    lora_rank: int = 0,  # 0 trains all weights
+    dtype: str = "bfloat16",  # what it computes in
+    vision_layers: int | None = None,  # depth of the vision tower; None: the whole
+    sequences: int = 1,  # of a batch; each is a micro-batch
+    steps: int = 2,  # timed steps, after one that isn't
+    gpus: int = 16,  # for how many the memory of a whole model is reckoned
+    recipe: str = "videozoomer",  # whose ``cluster.yaml`` the settings are
+    learning_rate: float = 1e-6,  # of AdamW
 ) -> dict[str, Any]:
     """Memory and time of an optimizer step on sequences of the papers' length, by depth of the model.
 
     With two depths, what a layer takes is their difference; :func:`whole_model` goes on from there.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        tokens: Of a sequence.
-        images: Of a sequence.
-        layers: Depths of the language model, the smallest first; those that don't fit are left out.
-        fused: verl's fused kernels.
-        lora_rank: 0 trains all weights.
-        dtype: What it computes in.
-        vision_layers: Depth of the vision tower; None: the whole.
-        sequences: Of a batch; each is a micro-batch.
-        steps: Timed steps, after one that isn't.
-        gpus: For how many the memory of a whole model is reckoned.
-        recipe: Whose ``cluster.yaml`` the settings are.
-        learning_rate: Of AdamW.
 
     Returns:
         ``depths``: what each depth took; ``whole``: reckoned for the whole model.
@@ -376,41 +344,24 @@ def sum_of(parts: Mapping[str, int], layers: int) -> int:
 
 
 def vllm_turns(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    images: Sequence[int],
-    episodes: int,
-    words: int = 256,
-    says: int = 128,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    dtype: str = "bfloat16",
-    memory: float = 0.6,
-    tokens: int = 53_248,
-    batched_tokens: int = 16_384,
-    eager: bool = False,
-    needs_gib: float = 0.0,
+    model: str,  # of :data:`SHAPES` (vLLM's own random weights) or :data:`TINY`
+    images: Sequence[int],  # new frames of each turn
+    episodes: int,  # side by side; each has other frames
+    words: int = 256,  # tokens of text shown in a turn
+    says: int = 128,  # tokens of a reply
+    layers: int | None = None,  # of the language model; None: all
+    vision_layers: int | None = None,  # of the vision tower; None: all
+    dtype: str = "bfloat16",  # of the weights
+    memory: float = 0.6,  # share of the GPU that vLLM takes
+    tokens: int = 53_248,  # most tokens of a sequence
+    batched_tokens: int = 16_384,  # most tokens of a step
+    eager: bool = False,  # no CUDA graphs
+    needs_gib: float = 0.0,  # least free memory of the GPU
 ) -> dict[str, Any]:
     """Seconds of each turn of episodes with many images, and what the prefix cache knew.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` (vLLM's own random weights) or :data:`TINY`.
-        images: New frames of each turn.
-        episodes: Side by side; each has other frames.
-        words: Tokens of text shown in a turn.
-        says: Tokens of a reply.
-        layers: Of the language model; None: all.
-        vision_layers: Of the vision tower; None: all.
-        dtype: Of the weights.
-        memory: Share of the GPU that vLLM takes.
-        tokens: Most tokens of a sequence.
-        batched_tokens: Most tokens of a step.
-        eager: No CUDA graphs.
-        needs_gib: Least free memory of the GPU.
 
     Returns:
         ``turns``: seconds, tokens that were there before and share of cached tokens by turn; ``kv_tokens``, the cache's
@@ -478,33 +429,21 @@ def vllm_turns(
 
 
 def sleep_and_wake(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda``; on a CPU there is no sleep, and the engine only answers twice
     *,
-    model: str,
-    lora_rank: int = 0,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    dtype: str = "bfloat16",
-    images: int = 4,
-    says: int = 16,
-    memory: float = 0.4,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    lora_rank: int = 0,  # of an adapter with which it answers; 0 for none
+    layers: int | None = None,  # of the language model
+    vision_layers: int | None = None,  # of the vision tower
+    dtype: str = "bfloat16",  # of the weights
+    images: int = 4,  # frames that it is shown
+    says: int = 16,  # tokens of a reply
+    memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
     """An engine says after waking what it said before it fell asleep, though the memory that it gets back holds NaN.
 
     verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda``; on a CPU there is no sleep, and the engine only answers twice.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        lora_rank: Of an adapter with which it answers; 0 for none.
-        layers: Of the language model.
-        vision_layers: Of the vision tower.
-        dtype: Of the weights.
-        images: Frames that it is shown.
-        says: Tokens of a reply.
-        memory: Share of the GPU that vLLM takes.
 
     Returns:
         ``difference``: the largest one of the replies' log-probabilities, infinite where other tokens were said;
@@ -557,45 +496,32 @@ def sleep_and_wake(
 def patchify_frames(
     scratch: Path, device: str, *, model: str, images: Sequence[int], size: tuple[int, int] = FRAME, repeats: int = 5
 ) -> dict[str, Any]:
-    """uint8 frames become patches on the device: equal to the image processor's, and how long either takes.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`TINY`; both families' processors prepare as the published ones do.
-        images: Numbers of frames.
-        size: Their width and height.
-        repeats: The fastest of so many counts.
+    """Compare the patches that a rank of the trainer makes on its device with the image processor's on the CPU.
 
     Returns:
         ``counts``: by number of frames, seconds of ``processor`` and ``device`` (the copy to it included), and
-        ``max_difference`` of the patches in float32 (in bfloat16 too: what the model gets).
+        ``max_difference`` of the patches in float32.
     """
     import torch
     from transformers import AutoProcessor
 
-    from benchmarks.gpu.patchify import Patchifier
+    from agentic_video.training.inputs.model_inputs import image_patches
 
     folder = checkpoint_of(scratch, model, "float32", "cpu", None, None)
     processor = AutoProcessor.from_pretrained(folder).image_processor
-    patchifier = Patchifier.of(processor, device)
     rows = []
     for count in images:
-        frames = noise(count, size)
-        slow, wanted = fastest(partial(processor, images=frames, return_tensors="pt"), 2, "cpu")
-        stacked = torch.stack([torch.from_numpy(frame) for frame in frames])
-        fast, found = fastest(partial(patchifier, stacked), repeats, device)
-        reference, made = wanted["pixel_values"], found.cpu()
-        if reference.shape != made.shape:
-            raise ValueError(f"patches of shape {tuple(made.shape)}, the processor's are {tuple(reference.shape)}")
+        frames = {str(number): frame for number, frame in enumerate(noise(count, size))}
+        slow, wanted = fastest(partial(processor, images=list(frames.values()), return_tensors="pt"), 2, "cpu")
+        fast, found = fastest(partial(image_patches, processor, frames, device), repeats, device)
+        reference, made = wanted["pixel_values"], torch.cat(list(found.values())).cpu()
         rows.append(
             {
                 "images": count,
                 "processor_seconds": slow,
                 "device_seconds": fast,
                 "max_difference": float((reference - made).abs().max()),
-                "max_difference_bfloat16": float((reference.bfloat16().float() - made.bfloat16().float()).abs().max()),
-                "megabytes_uint8": stacked.nbytes / 1e6,
+                "megabytes_uint8": sum(frame.nbytes for frame in frames.values()) / 1e6,
                 "megabytes_patches": reference.nbytes / 1e6,
             }
         )
@@ -627,23 +553,15 @@ def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 
 
 def encoder_batches(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    batches: Sequence[int],
-    frames: int = 128,
-    size: tuple[int, int] = FRAME,
+    model: str,  # ``tiny``: the toy world's, untrained. Else one of open_clip's names, built with random weights
+    batches: Sequence[int],  # batch sizes
+    frames: int = 128,  # encoded at each
+    size: tuple[int, int] = FRAME,  # width and height that frames come in; the encoder asks for its own
 ) -> dict[str, Any]:
     """Frames a second of the encoder that finds frames by text.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: ``tiny``: the toy world's, untrained. Else one of open_clip's names, built with random weights.
-        batches: Batch sizes.
-        frames: Encoded at each.
-        size: Width and height that frames come in; the encoder asks for its own.
 
     Returns:
         ``batches``: frames a second by batch size, prepared by the model's transform and all; and of the network alone.

@@ -17,34 +17,20 @@ from benchmarks.gpu.sleeper import EXTENSION
 class RolloutSetting:
     """How an engine is built: what ``rollout`` of a recipe's ``cluster.yaml`` sets, and verl adds
     (``vllm_async_server.py:305``).
-
-    Attributes:
-        model: Folder of its checkpoint.
-        device: ``cuda`` or ``cpu``.
-        dtype: ``bfloat16`` or ``float32``.
-        dummy: Random weights of vLLM's own; the checkpoint needs none.
-        tokens: Most tokens of a sequence.
-        batched_tokens: Most tokens of a step.
-        sequences: Most sequences at a time.
-        images: Most images of a sequence.
-        memory: Share of the GPU that vLLM takes.
-        eager: No CUDA graphs.
-        sleeps: The engine may sleep.
-        lora_rank: Of adapters that it serves; 0 for none.
     """
 
-    model: Path
-    device: str
-    dtype: str = "bfloat16"
-    dummy: bool = False
-    tokens: int = 2048
-    batched_tokens: int = 2048
-    sequences: int = 8
-    images: int = 8
-    memory: float = 0.6
-    eager: bool = True
-    sleeps: bool = False
-    lora_rank: int = 0
+    model: Path  # folder of its checkpoint
+    device: str  # ``cuda`` or ``cpu``
+    dtype: str = "bfloat16"  # ``bfloat16`` or ``float32``
+    dummy: bool = False  # random weights of vLLM's own; the checkpoint needs none
+    tokens: int = 2048  # most tokens of a sequence
+    batched_tokens: int = 2048  # most tokens of a step
+    sequences: int = 8  # most sequences at a time
+    images: int = 8  # most images of a sequence
+    memory: float = 0.6  # share of the GPU that vLLM takes
+    eager: bool = True  # no CUDA graphs
+    sleeps: bool = False  # the engine may sleep
+    lora_rank: int = 0  # of adapters that it serves; 0 for none
 
     def arguments(self) -> dict[str, Any]:
         """Of vLLM's engine."""
@@ -71,19 +57,12 @@ class RolloutSetting:
 
 @dataclass(frozen=True)
 class Said:
-    """A reply.
+    """A reply."""
 
-    Attributes:
-        ids: Its tokens.
-        log_probs: One for each.
-        cached: Tokens of the prompt that the prefix cache had.
-        seconds: Until it was whole.
-    """
-
-    ids: list[int]
-    log_probs: list[float]
-    cached: int
-    seconds: float
+    ids: list[int]  # its tokens
+    log_probs: list[float]  # one for each
+    cached: int  # tokens of the prompt that the prefix cache had
+    seconds: float  # until it was whole
 
 
 class Rollout:

@@ -12,33 +12,21 @@ VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
 
 @dataclass(frozen=True)
 class Turn:
-    """What is shown before the model speaks, and how much it then says.
+    """What is shown before the model speaks, and how much it then says."""
 
-    Attributes:
-        images: Frames.
-        words: Tokens of text beside them.
-        says: Tokens that the model says.
-    """
-
-    images: int
-    words: int
-    says: int
+    images: int  # frames
+    words: int  # tokens of text beside them
+    says: int  # tokens that the model says
 
 
 @dataclass
 class Episode:
-    """An episode as ids.
+    """An episode as ids."""
 
-    Attributes:
-        prompt: Ids up to the first reply.
-        response: Ids from there.
-        mask: 1 on what the model said, one entry for each of ``response``.
-        images: The frames in order, RGB, each (height, width, 3).
-    """
-
-    prompt: list[int] = field(default_factory=list)
-    response: list[int] = field(default_factory=list)
-    mask: list[int] = field(default_factory=list)
+    prompt: list[int] = field(default_factory=list)  # ids up to the first reply
+    response: list[int] = field(default_factory=list)  # ids from there
+    mask: list[int] = field(default_factory=list)  # 1 on what the model said, one entry for each of ``response``
+    # the frames in order, RGB, each (height, width, 3)
     images: list[npt.NDArray[np.uint8]] = field(default_factory=list)
 
     @property

@@ -32,21 +32,13 @@ WORDS = ("what happens in the video after the red square has gone and before the
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a published model.
+    """The sizes of a published model."""
 
-    Attributes:
-        family: ``qwen2_5_vl`` or ``qwen3_vl``.
-        text: The language model's part of ``config.json``, without its vocabulary.
-        vision: The vision tower's part.
-        vocabulary: Rows of the embedding.
-        tied: Whether the output layer is the embedding.
-    """
-
-    family: FamilyName
-    text: Mapping[str, Any]
-    vision: Mapping[str, Any]
-    vocabulary: int
-    tied: bool
+    family: FamilyName  # ``qwen2_5_vl`` or ``qwen3_vl``
+    text: Mapping[str, Any]  # the language model's part of ``config.json``, without its vocabulary
+    vision: Mapping[str, Any]  # the vision tower's part
+    vocabulary: int  # rows of the embedding
+    tied: bool  # whether the output layer is the embedding
 
     @property
     def layers(self) -> int:
@@ -177,31 +169,20 @@ def model_config(
 
 
 def write_checkpoint(
-    folder: Path,
-    name: str,
+    folder: Path,  # where; its file ``done`` is written last
+    name: str,  # of :data:`SHAPES` or :data:`TINY`
     *,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    vocabulary: bool = True,
-    weights: bool = True,
-    dtype: str = "bfloat16",
-    device: str = "cpu",
+    layers: int | None = None,  # see :func:`model_config`
+    vision_layers: int | None = None,  # see :func:`model_config`
+    vocabulary: bool = True,  # see :func:`model_config`
+    weights: bool = True,  # false: all but the weights, for vLLM's ``load_format=dummy``
+    dtype: str = "bfloat16",  # of the written weights
+    device: str = "cpu",  # where they are drawn
+    # standard deviation of the logits; 0 leaves it as it comes out, which makes all tokens about as likely
     spread: float = 0.0,
-    seed: int = 0,
+    seed: int = 0,  # of the drawing
 ) -> Path:
     """Write a checkpoint of random weights, or go on with the one that is there.
-
-    Args:
-        folder: Where; its file ``done`` is written last.
-        name: Of :data:`SHAPES` or :data:`TINY`.
-        layers: See :func:`model_config`.
-        vision_layers: See :func:`model_config`.
-        vocabulary: See :func:`model_config`.
-        weights: False: all but the weights, for vLLM's ``load_format=dummy``.
-        dtype: Of the written weights.
-        device: Where they are drawn.
-        spread: Standard deviation of the logits; 0 leaves it as it comes out, which makes all tokens about as likely.
-        seed: Of the drawing.
 
     Returns:
         The folder.

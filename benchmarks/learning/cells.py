@@ -27,29 +27,18 @@ SEARCH = "+profile=search"
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to train.
+    """A way to train."""
 
-    Attributes:
-        name: ``chain``, or what is different.
-        system: Name of the recipe.
-        claim: What the paper says would happen.
-        overrides: What is different from the recipe's laptop profile.
-        start: The checkpoint that GRPO goes on from.
-        cold_start: A fault of the demonstrations that it starts from; by default the recipe's own.
-        beside: The variant that it is compared with.
-        budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
-        searched: Whether it is trained and measured in the world that must be searched.
-    """
-
-    name: str
-    system: str
-    claim: str = ""
-    overrides: tuple[str, ...] = ()
-    start: Start = "sft"
-    cold_start: str = ""
-    beside: str = "chain"
+    name: str  # ``chain``, or what is different
+    system: str  # name of the recipe
+    claim: str = ""  # what the paper says would happen
+    overrides: tuple[str, ...] = ()  # what is different from the recipe's laptop profile
+    start: Start = "sft"  # the checkpoint that GRPO goes on from
+    cold_start: str = ""  # a fault of the demonstrations that it starts from; by default the recipe's own
+    beside: str = "chain"  # the variant that it is compared with
+    # overrides by name, with which the result is measured once more (an evaluation budget of its own)
     budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    searched: bool = False
+    searched: bool = False  # whether it is trained and measured in the world that must be searched
 
     @property
     def world(self) -> tuple[str, ...]:

@@ -36,19 +36,12 @@ WIDEST = 7
 
 @dataclass(frozen=True)
 class Setting:
-    """A system as it is audited.
+    """A system as it is audited."""
 
-    Attributes:
-        name: For tables: the system, and what of it isn't its default.
-        case: It and its grammar.
-        kind: Class of the question, for VideoBrain.
-        rows: What is asked.
-    """
-
-    name: str
-    case: Case
-    kind: str = "active"
-    rows: Rows = "choice"
+    name: str  # for tables: the system, and what of it isn't its default
+    case: Case  # it and its grammar
+    kind: str = "active"  # class of the question, for VideoBrain
+    rows: Rows = "choice"  # what is asked
 
 
 def settings() -> Iterator[Setting]:
@@ -101,27 +94,16 @@ def _any_letter(rng: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What a strategy earned.
+    """What a strategy earned."""
 
-    Attributes:
-        setting: Name of the setting.
-        strategy: Its name.
-        knows: What it knows.
-        reward: Mean reward.
-        error: Standard error of the mean.
-        acc: Mean accuracy.
-        terms: Mean of each term.
-        ends: How episodes ended, by share.
-    """
-
-    setting: str
-    strategy: str
-    knows: str
-    reward: float
-    error: float
-    acc: float
-    terms: dict[str, float]
-    ends: dict[str, float]
+    setting: str  # name of the setting
+    strategy: str  # its name
+    knows: str  # what it knows
+    reward: float  # mean reward
+    error: float  # standard error of the mean
+    acc: float  # mean accuracy
+    terms: dict[str, float]  # mean of each term
+    ends: dict[str, float]  # how episodes ended, by share
 
 
 async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) -> Result:

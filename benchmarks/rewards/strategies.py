@@ -29,17 +29,11 @@ WINDOW = 6.0
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to play.
+    """A way to play."""
 
-    Attributes:
-        name: For tables.
-        knows: What it knows of the answer. Those that know nothing are compared with a blind guess.
-        turns: Texts of its turns, the last one said again and again.
-    """
-
-    name: str
-    knows: Knows
-    turns: Callable[[Case, VideoQA, random.Random], list[str]]
+    name: str  # for tables
+    knows: Knows  # what it knows of the answer. Those that know nothing are compared with a blind guess
+    turns: Callable[[Case, VideoQA, random.Random], list[str]]  # texts of its turns, the last one said again and again
 
 
 def _answer(case: Case, text: str) -> str:

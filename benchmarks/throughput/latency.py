@@ -54,17 +54,11 @@ Task = Mapping[str, Way]
 
 @dataclass(frozen=True)
 class Run:
-    """A stretch of packets to decode.
+    """A stretch of packets to decode."""
 
-    Attributes:
-        entry: Place of the keyframe's packet.
-        last: Place of the last packet needed.
-        wanted: Places of the packets whose frames are wanted.
-    """
-
-    entry: int
-    last: int
-    wanted: tuple[int, ...]
+    entry: int  # place of the keyframe's packet
+    last: int  # place of the last packet needed
+    wanted: tuple[int, ...]  # places of the packets whose frames are wanted
 
 
 def runs_of(index: VideoIndex, indices: Sequence[int]) -> list[Run]:

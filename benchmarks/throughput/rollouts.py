@@ -71,21 +71,13 @@ def make_model(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Load:
-    """What is played.
+    """What is played."""
 
-    Attributes:
-        questions: How many.
-        rollouts: Of each question.
-        overview: Frames of the first view.
-        zooms: Calls of 16 frames that each rollout makes, each into another stretch.
-        think: Seconds that the stand-in for the model takes for a turn.
-    """
-
-    questions: int = 1
-    rollouts: int = 1
-    overview: int = 64
-    zooms: int = 4
-    think: float = 0.0
+    questions: int = 1  # how many
+    rollouts: int = 1  # of each question
+    overview: int = 64  # frames of the first view
+    zooms: int = 4  # calls of 16 frames that each rollout makes, each into another stretch
+    think: float = 0.0  # seconds that the stand-in for the model takes for a turn
 
     @property
     def frames(self) -> int:
@@ -128,21 +120,14 @@ verl_agent_loop._agent_loop_registry[STOCK_AGENT] = {"_target_": f"{__name__}.St
 
 @dataclass
 class Counts:
-    """What one side has done.
+    """What one side has done."""
 
-    Attributes:
-        processed: Images that a processor was given in this process.
-        submitted: Milliseconds on the event loop for each turn that was handed to a server.
-        sent: Bytes of images handed to a server, turn by turn.
-        put: Bytes written into TransferQueue's sockets.
-        got: Bytes read from them.
-    """
-
-    processed: int = 0
+    processed: int = 0  # images that a processor was given in this process
+    # milliseconds on the event loop for each turn that was handed to a server
     submitted: list[float] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
-    put: int = 0
-    got: int = 0
+    sent: list[int] = field(default_factory=list)  # bytes of images handed to a server, turn by turn
+    put: int = 0  # bytes written into TransferQueue's sockets
+    got: int = 0  # bytes read from them
 
 
 def image_bytes(image_data: Sequence[Any] | None) -> int:

@@ -38,17 +38,11 @@ _BITS_PER_PIXEL = 0.05
 
 @dataclass(frozen=True)
 class VideoSpec:
-    """One video.
+    """One video."""
 
-    Attributes:
-        codec: Its codec.
-        height: In pixels; the width is 16/9 of it.
-        minutes: How long it lasts.
-    """
-
-    codec: Codec
-    height: int
-    minutes: float
+    codec: Codec  # its codec
+    height: int  # in pixels; the width is 16/9 of it
+    minutes: float  # how long it lasts
 
     @property
     def width(self) -> int:

@@ -42,66 +42,38 @@ def by_number(token: int) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of records.
+    """A file of records."""
 
-    Attributes:
-        path: The file.
-        set_name: What the list calls the files of its kind, e.g. "episodes".
-    """
-
-    path: Path
-    set_name: str
+    path: Path  # the file
+    set_name: str  # what the list calls the files of its kind, e.g. "episodes"
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """What the run's config says about its groups.
+    """What the run's config says about its groups."""
 
-    Attributes:
-        size: Rollouts a question; None where it isn't known.
-        by_std: Whether the advantage is divided by the group's standard deviation.
-    """
-
-    size: int | None = None
-    by_std: bool = True
+    size: int | None = None  # rollouts a question; None where it isn't known
+    by_std: bool = True  # whether the advantage is divided by the group's standard deviation
 
 
 @dataclass(frozen=True)
 class Run:
-    """Episodes that belong together: a run's, or those of one folder.
+    """Episodes that belong together: a run's, or those of one folder."""
 
-    Attributes:
-        folder: Where they lie.
-        whole: Whether the run's folder itself is looked at, so that its metrics are shown.
-        metrics: By step.
-    """
-
-    folder: Path
-    whole: bool = False
-    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    folder: Path  # where they lie
+    whole: bool = False  # whether the run's folder itself is looked at, so that its metrics are shown
+    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # by step
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the list.
+    """One line of the list."""
 
-    Attributes:
-        run: Number of its run in ``Episodes.runs``.
-        step: Training step, where the record or the file's name tells it.
-        question: Number of its question in ``Episodes.questions``.
-        group: Number of its group: the rollouts of one question in one file.
-        advantage: As GRPO computes it over the group's recorded rewards; None where there is no second one.
-        frames: Number of shown frames, overview included.
-        tokens: Tokens of the whole sequence, 0 where none were counted.
-        refusal: Why a call was first refused; None where none was.
-        terms: The reward's, by name.
-    """
-
-    run: int
+    run: int  # number of its run in ``Episodes.runs``
     set_name: str
-    step: int | None
-    question: int
-    group: int
+    step: int | None  # training step, where the record or the file's name tells it
+    question: int  # number of its question in ``Episodes.questions``
+    group: int  # number of its group: the rollouts of one question in one file
     rollout: int
     system: str
     end: str
@@ -112,41 +84,31 @@ class Row:
     calls: int
     refused: int
     turns: int
-    frames: int
-    tokens: int
-    refusal: str | None = None
-    terms: Mapping[str, float] = field(default_factory=dict)
+    frames: int  # number of shown frames, overview included
+    tokens: int  # tokens of the whole sequence, 0 where none were counted
+    refusal: str | None = None  # why a call was first refused; None where none was
+    terms: Mapping[str, float] = field(default_factory=dict)  # the reward's, by name
+    # as GRPO computes it over the group's recorded rewards; None where there is no second one
     advantage: float | None = None
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question about one video.
-
-    Attributes:
-        video: Where the file is looked for.
-        same: Number of the first question that is the same one: other runs may have its video in another place.
-    """
+    """One question about one video."""
 
     id: str
     text: str
-    video: str
-    same: int
+    video: str  # where the file is looked for
+    same: int  # number of the first question that is the same one: other runs may have its video in another place
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Where in its video an episode looked, the opening left out.
+    """Where in its video an episode looked, the opening left out."""
 
-    Attributes:
-        times: Of the frames, in seconds.
-        latest: Of all frames, the opening's among them.
-        seconds: The video's length as the row tells it; None where it doesn't.
-    """
-
-    times: "array[float]"
-    latest: float
-    seconds: float | None
+    times: "array[float]"  # of the frames, in seconds
+    latest: float  # of all frames, the opening's among them
+    seconds: float | None  # the video's length as the row tells it; None where it doesn't
 
 
 class Episodes:

@@ -46,23 +46,14 @@ _TOKENS = "Tokens of an episode"
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        run: Number of its run.
-        name: What it shows, the run left out.
-        style: One of the names above.
-        steps: Where it has values.
-        values: Finite ones.
-        share: Whether it is drawn on an axis of its own, from 0 to 1.
-    """
-
-    run: int
-    name: str
-    style: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    share: bool = False
+    run: int  # number of its run
+    name: str  # what it shows, the run left out
+    style: str  # one of the names above
+    steps: Sequence[int]  # where it has values
+    values: Sequence[float]  # finite ones
+    share: bool = False  # whether it is drawn on an axis of its own, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -223,18 +214,12 @@ def _terms_together(charts: Sequence[Chart]) -> list[Chart]:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the map: some steps, or a data source where there are no steps.
-
-    Attributes:
-        steps: The first and the last; None for a data source.
-        frames: How many were looked at.
-        shares: Of them, in each of the :data:`PLACES` parts of the video, from its beginning.
-    """
+    """One column of the map: some steps, or a data source where there are no steps."""
 
     name: str
-    steps: tuple[int, int] | None
-    frames: int
-    shares: Sequence[float]
+    steps: tuple[int, int] | None  # the first and the last; None for a data source
+    frames: int  # how many were looked at
+    shares: Sequence[float]  # of them, in each of the :data:`PLACES` parts of the video, from its beginning
 
 
 def lengths_of(episodes: Episodes) -> list[float]:

@@ -30,17 +30,11 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class Written:
-    """What a report holds.
+    """What a report holds."""
 
-    Attributes:
-        pictured: Episodes that have pictures.
-        unreadable: Their videos that couldn't be read, missing ones included.
-        size: Bytes of the file.
-    """
-
-    pictured: int
-    unreadable: int
-    size: int
+    pictured: int  # episodes that have pictures
+    unreadable: int  # their videos that couldn't be read, missing ones included
+    size: int  # bytes of the file
 
 
 def policy(mode: Literal["file", "server"]) -> str:

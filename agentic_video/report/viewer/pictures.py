@@ -21,17 +21,12 @@ QUALITY = 72
 
 @dataclass(frozen=True)
 class Strip:
-    """Pictures of one video.
+    """Pictures of one video."""
 
-    Attributes:
-        duration: Seconds; None when the video can't be opened.
-        pictures: JPEG files in base64 by frame number, those of regions by :func:`picture_key`.
-        error: Why pictures are missing; empty when none is.
-    """
-
-    duration: float | None = None
+    duration: float | None = None  # seconds; None when the video can't be opened
+    # JPEG files in base64 by frame number, those of regions by :func:`picture_key`
     pictures: dict[int | str, str] = field(default_factory=dict)
-    error: str = ""
+    error: str = ""  # why pictures are missing; empty when none is
 
 
 MADE = "made:"

@@ -14,21 +14,13 @@ from agentic_video.utils.journal import check_output
 
 @dataclass(frozen=True)
 class View:
-    """Episodes that were read, to be written or served.
+    """Episodes that were read, to be written or served."""
 
-    Attributes:
-        reader: Has read them.
-        title: Of the page.
-        default_out: The report's file where no other is named.
-        videos: How many the episodes are about.
-        missing: Those among them that aren't there.
-    """
-
-    reader: Reader
-    title: str
-    default_out: Path
-    videos: int
-    missing: tuple[str, ...]
+    reader: Reader  # has read them
+    title: str  # of the page
+    default_out: Path  # the report's file where no other is named
+    videos: int  # how many the episodes are about
+    missing: tuple[str, ...]  # those among them that aren't there
 
     @property
     def episodes(self) -> Episodes:

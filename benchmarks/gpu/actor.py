@@ -20,12 +20,12 @@ CPU_KEYS = (
     "actor_rollout_ref.actor.use_torch_compile=False",
     "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
 )
-"""What differs from the cluster's config where there is no GPU."""
+"""Overrides of the cluster's config where there is no GPU."""
 
 
 @dataclass(frozen=True)
 class ActorSetting:
-    """How an actor is built."""
+    """Settings of an actor."""
 
     model: Path  # folder of its checkpoint
     device: str  # ``cuda`` or ``cpu``
@@ -43,7 +43,7 @@ class ActorSetting:
 
     @property
     def attends_with(self) -> str:
-        """The attention that is used: flash attention computes neither float32 nor on a CPU."""
+        """The attention in use: flash attention computes neither float32 nor on a CPU."""
         if self.attention:
             return self.attention
         able = self.device == "cuda" and self.dtype != "float32" and has_flash_attention()
@@ -78,7 +78,7 @@ class ActorSetting:
         return keys + (list(CPU_KEYS) if self.device == "cpu" else [])
 
     def config(self) -> Any:
-        """The whole block ``actor_rollout_ref``, as verl's worker gets it."""
+        """The whole block ``actor_rollout_ref``, resolved."""
         from omegaconf import OmegaConf
 
         from agentic_video.config.compose import compose_recipe
@@ -88,11 +88,7 @@ class ActorSetting:
 
 
 class Actor:
-    """verl's actor in this process.
-
-    Args:
-        setting: How it is built.
-    """
+    """verl's actor in this process."""
 
     def __init__(self, setting: ActorSetting):
         join_alone()
@@ -109,12 +105,7 @@ class Actor:
         self.processor, self.tokenizer = model.processor, model.tokenizer
 
     def batch(self, episodes: Sequence[Episode], shown: Sequence[Sequence[Any]] | None = None) -> Any:
-        """A batch with the fields that verl's agent-loop workers make (``agent_loop_tq.py:183``).
-
-        Args:
-            episodes: Of the batch.
-            shown: Images and clips of each; None: its images.
-        """
+        """Make a batch with the fields of verl's agent-loop workers (``agent_loop_tq.py:183``)."""
         import torch
         from verl.utils import tensordict_utils as tu
 
@@ -146,11 +137,7 @@ class Actor:
         return tu.get_tensordict({**nested, "multi_modal_inputs": rows["multi_modal_inputs"]})
 
     def log_probs(self, batch: Any) -> list[Any]:
-        """What verl's actor says of each response, as ``trainer_base.py:1658`` asks for it.
-
-        Returns:
-            A tensor of shape (response,) for each sequence; what the model didn't say has a value too.
-        """
+        """Score each response as ``trainer_base.py:1658`` does: one tensor of shape (response,) a sequence."""
         from verl.utils import tensordict_utils as tu
         from verl.workers.utils.padding import response_from_nested
 
@@ -160,7 +147,7 @@ class Actor:
         return list(response_from_nested(output["log_probs"].cpu(), batch["response_mask"]).unbind())
 
     def with_targets(self, batch: Any, old: Sequence[Any], advantages: Sequence[float]) -> Any:
-        """The batch with what the loss needs: the policy before the update, the same as reference, and advantages."""
+        """Add what the loss needs: the policy before the update, the same as reference, and advantages."""
         import torch
 
         data = batch.copy()
@@ -173,7 +160,7 @@ class Actor:
         return data
 
     def update(self, data: Any) -> dict[str, float]:
-        """One optimizer step on a batch, as ``trainer_base.py:1827`` asks for it; its metrics."""
+        """Take one optimizer step on a batch, as ``trainer_base.py:1827`` does, and return its metrics."""
         from verl.utils import tensordict_utils as tu
 
         data = data.copy()
@@ -192,7 +179,7 @@ class Actor:
         return {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait for the device."""
         if self.setting.device == "cuda":
             self._torch.cuda.synchronize()
 

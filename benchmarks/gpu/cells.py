@@ -1,4 +1,4 @@
-"""What is measured: each cell is a measurement with its parameters, and what has to hold for it to pass."""
+"""The measured cells: each is a measurement with its parameters, and what has to hold for it to pass."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from benchmarks.gpu import measure, toyworld
 
 Result = Mapping[str, Any]
 Check = Callable[[Result], str]
-"""What is wrong with a result; empty when nothing is."""
+"""The problem of a result; empty if it is as it must be."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Cell:
 
 
 def agrees(result: Result) -> str:
-    """Rollout and actor say the same."""
+    """Rollout and actor give the same probabilities."""
     if result["agrees"]:
         return ""
     log = f"of logarithms {result['mean_log']:.2g}"
@@ -38,7 +38,7 @@ def agrees(result: Result) -> str:
 
 
 def learns(result: Result) -> str:
-    """Losses and gradients are finite, and what was rewarded became likelier."""
+    """Losses and gradients are finite, and rewarded tokens became more likely."""
     for depth in result["depths"]:
         values = [*depth["loss"], *depth["grad_norm"], *depth["log_prob"]]
         if not all(value is not None and math.isfinite(value) for value in values):
@@ -68,7 +68,7 @@ def reuses_prefix(result: Result) -> str:
 
 
 def wakes_as_it_slept(result: Result) -> str:
-    """The engine says the same as before it slept, with its adapter where it has one."""
+    """The engine answers as before it slept, with its adapter where it has one."""
     if result["lora_rank"] and result["adapter"] < 1e-2:
         return f"the adapter changes log-probabilities by {result['adapter']:.2g} only"
     if not result["difference"] < 1e-1:
@@ -95,11 +95,7 @@ are between 16 and 40 thousand (docs/fidelity.md)."""
 
 
 def actor_cells(layers: Sequence[int]) -> list[Cell]:
-    """Cells of :func:`measure.actor_update`.
-
-    Args:
-        layers: Depths of the 7B model that trains all weights.
-    """
+    """Cells of :func:`measure.actor_update`; ``layers`` are depths of the 7B model that trains all weights."""
     cells = []
     for tokens, images in LENGTHS:
         for fused in (False, True):
@@ -130,7 +126,7 @@ def actor_cells(layers: Sequence[int]) -> list[Cell]:
 
 
 def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
-    """What is measured on a GPU, what is quick and certain first."""
+    """Cells of a GPU, the quick and certain ones first."""
     real = {"layers": 2, "vision_layers": 8, "images": 8}
     return [
         Cell("patchify-qwen2.5", measure.patchify_frames, {"model": "tiny", "images": [64, 128]}, equal_patches),
@@ -183,7 +179,7 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
 
 
 def cpu_cells() -> list[Cell]:
-    """The same measurements, small: they try the code here, and say nothing about a GPU."""
+    """The same measurements, small: they try the code and say nothing about a GPU."""
     small = {"episodes": 2, "images": 2, "words": 12, "says": 12}
     actor = {"model": "tiny", "tokens": 512, "images": 6, "layers": [2, 4], "dtype": "float32", "learning_rate": 1e-3}
     return [

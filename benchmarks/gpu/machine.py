@@ -1,4 +1,4 @@
-"""What the machine has, and what a cell needs of it."""
+"""Facts about the machine, and what a cell requires of it."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ from agentic_video.utils.errors import SetupError
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PACKAGES = ("torch", "transformers", "vllm", "verl", "ray", "flash-attn", "open_clip_torch", "tensordict", "triton")
-"""Whose versions are noted beside the figures."""
+"""Packages whose versions are noted with the figures."""
 
 
 class Skip(Exception):
@@ -27,7 +27,7 @@ class Skip(Exception):
 
 
 def run_script(main: Callable[[], int]) -> NoReturn:
-    """End the process with a command line's status; 2, and one line, where what was asked for can't be done."""
+    """End the process with a command line's status; 2 and one line for a request that can't be met."""
     try:
         sys.exit(main())
     except SetupError as error:
@@ -37,7 +37,7 @@ def run_script(main: Callable[[], int]) -> NoReturn:
 
 @cache
 def has_flash_attention() -> bool:
-    """Whether flash-attn can be imported: one that was built for another torch is installed and can't."""
+    """Return True if flash-attn can be imported; one built for another torch can't."""
     if importlib.util.find_spec("flash_attn") is None:
         return False
     try:
@@ -56,33 +56,25 @@ def package_version(name: str) -> str:
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result."""
+    """Call a function in this process."""
     return function(*arguments)
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result, from a process of its own; what it raises is raised here."""
+    """Call a function in a process of its own; what it raises is raised here."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def require(*modules: str) -> None:
-    """Make sure that modules can be found.
-
-    Raises:
-        Skip: One can't.
-    """
+    """Raise Skip unless all modules are installed."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise Skip(f"{module} isn't installed")
 
 
 def require_memory(device: str, gib: float) -> None:
-    """Make sure that the device is large enough.
-
-    Raises:
-        Skip: It isn't.
-    """
+    """Raise Skip unless the GPU has enough free memory."""
     if device != "cuda":
         return
     import torch
@@ -94,7 +86,7 @@ def require_memory(device: str, gib: float) -> None:
 
 @dataclass(frozen=True)
 class Device:
-    """What is measured on."""
+    """The measured device."""
 
     kind: str  # ``cuda`` or ``cpu``
     name: str  # the GPU's, or the processor's
@@ -103,11 +95,7 @@ class Device:
 
 
 def find_device(asked: str) -> Device:
-    """The device that is asked for, or with ``auto`` a GPU where torch sees one.
-
-    Raises:
-        Skip: A GPU is asked for, and torch sees none; the message has the driver's version.
-    """
+    """The device that is asked for, or with ``auto`` a GPU if torch sees one; raises Skip without one."""
     import torch
 
     if asked == "cuda" and not torch.cuda.is_available():
@@ -151,7 +139,7 @@ def driver_version() -> str:
 
 
 def facts(device: Device) -> dict[str, Any]:
-    """What the figures depend on, as plain data."""
+    """Plain data that the figures depend on."""
     import torch
 
     return {

@@ -22,13 +22,13 @@ from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpo
 from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
-"""Width and height of the tiny model's frames: what it knows is a few tokens large."""
+"""Width and height of the tiny model's frames."""
 
 LIMITS = {"float32": (1e-4, 0.999), "bfloat16": (2e-2, 0.99)}
-"""Most mean difference of probabilities and least Pearson correlation of rollout and actor: float32's are those that
-the e2e tests hold runs to; bfloat16 has 8 bits, so that equal computations in another order differ by about 1 %."""
+"""Highest mean difference of probabilities and lowest Pearson correlation of rollout and actor. float32's are those of
+the end-to-end tests; bfloat16 has 8 bits, so that equal computations in another order differ by about 1 %."""
 MOST_LOG = {"float32": 5e-3, "bfloat16": 1e-1}
-"""Most mean difference of log-probabilities."""
+"""Highest mean difference of log-probabilities."""
 SPREAD = 2.0
 """Standard deviation of the logits of models that agreement is measured with."""
 
@@ -36,7 +36,7 @@ SPREAD = 2.0
 def checkpoint_of(
     scratch: Path, model: str, dtype: str, device: str, layers: int | None, vision_layers: int | None, **more: Any
 ) -> Path:
-    """A checkpoint of random weights in the scratch folder, made once."""
+    """Write a checkpoint of random weights into the scratch folder, once."""
     parts = [
         model,
         dtype,
@@ -55,15 +55,10 @@ def frame_of(model: str) -> tuple[int, int]:
 
 
 def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float]:
-    """How far two lists of log-probabilities of the same tokens are apart, as verl's metrics have it
+    """Difference of two lists of log-probabilities of the same tokens, as verl's metrics have it
     (``training/rollout_probs_diff_*``, ``training/rollout_actor_probs_pearson_corr``).
 
-    Returns:
-        ``mean`` and ``max`` of the differences of the probabilities, their ``pearson`` correlation (of the
-        log-probabilities, ``pearson_log``, too: random models say everything with small probabilities), and ``tokens``.
-
-    Raises:
-        ValueError: One of them isn't finite.
+    Random models give every token a small probability, so log-probabilities are compared too.
     """
     if not all(map(math.isfinite, [*rollout, *actor])):
         raise ValueError("a log-probability isn't finite")
@@ -95,10 +90,7 @@ def agreement(
     fused: bool = False,  # verl's fused kernels in the actor
     memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
-    """Rollout and actor give the same log-probabilities for the rollout's own words.
-
-    vLLM plays episodes with images in every turn; then verl's actor, built from the same checkpoint by the recipe's
-    cluster config, says how likely each word was.
+    """Score vLLM's own tokens, of episodes with images in every turn, with verl's actor of the same checkpoint.
 
     Returns:
         :func:`compare`'s figures; ``agrees``: whether they are within :data:`LIMITS` and :data:`MOST_LOG`.
@@ -166,13 +158,7 @@ def actor_update(
 ) -> dict[str, Any]:
     """Memory and time of an optimizer step on sequences of the papers' length, by depth of the model.
 
-    With two depths, what a layer takes is their difference; :func:`whole_model` goes on from there.
-
-    Returns:
-        ``depths``: what each depth took; ``whole``: reckoned for the whole model.
-
-    Raises:
-        Skip: Not even the smallest depth fits.
+    Depths that don't fit are left out. Two depths give the cost of a layer, from which :func:`whole_model` reckons.
     """
     require("verl")
     depths: list[dict[str, Any]] = []
@@ -220,7 +206,7 @@ def one_depth(
     sequences: int,
     steps: int,
 ) -> dict[str, Any]:
-    """A depth of :func:`actor_update`."""
+    """Measure one depth of :func:`actor_update`."""
     folder = checkpoint_of(scratch, model, setting.dtype, device, depth, vision_layers)
     actor = Actor(replace(setting, model=folder))
     try:
@@ -274,14 +260,8 @@ PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwe
 
 
 def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
-    """Bytes of a GPU at the worst moment of an update before the optimizer steps, by the planner's formulas.
-
-    Args:
-        setting: Of the actor; its sequences are as long as a micro-batch.
-        model: Of :data:`SHAPES`.
-        images: Frames of a micro-batch.
-        gpus: That share the model.
-    """
+    """Planner's bytes of a GPU at the worst moment of an update before the optimizer steps, where sequences are as long
+    as a micro-batch of so many images and the model is sharded over so many GPUs."""
     from agentic_video.config.compose import compose_recipe
     from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
     from agentic_video.planning.plan import update_moments
@@ -304,18 +284,10 @@ def planned_activations(setting: ActorSetting, model: str, images: int, gpus: in
 
 
 def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
-    """What the whole model would take on each of several GPUs, reckoned from two depths: linear in the layers.
+    """Reckon the whole model on each of several GPUs from two depths: linear in the layers.
 
-    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again that AdamW needs
-    meanwhile. FSDP shares all of it. Activations lie below that peak, so that nothing is measured of them: they are
-    the planner's.
-
-    Args:
-        activations: Bytes of a GPU at the worst moment before that step (:func:`planned_activations`).
-
-    Returns:
-        ``seconds`` of an update on one GPU; of each of ``gpus`` GPUs bytes that stay (``resident``), bytes while the
-        optimizer steps (``step``), and the larger of that and of ``activations`` (``peak``).
+    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again for AdamW. FSDP
+    shares all of it. Activations lie below that peak and aren't measured: they are the planner's.
     """
     small, large = depths[0], depths[-1]
     full, step = SHAPES[model].layers, large["layers"] - small["layers"]
@@ -361,12 +333,7 @@ def vllm_turns(
     eager: bool = False,  # no CUDA graphs
     needs_gib: float = 0.0,  # least free memory of the GPU
 ) -> dict[str, Any]:
-    """Seconds of each turn of episodes with many images, and what the prefix cache knew.
-
-    Returns:
-        ``turns``: seconds, tokens that were there before and share of cached tokens by turn; ``kv_tokens``, the cache's
-        ``block`` and ``start_seconds``.
-    """
+    """Seconds and share of cached tokens in each turn of parallel episodes with many images."""
     require("vllm")
     require_memory(device, needs_gib)
     # Dummy weights of vLLM's CPU build give wrong image features; the tiny model is written anyway.
@@ -441,14 +408,10 @@ def sleep_and_wake(
     says: int = 16,  # tokens of a reply
     memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
-    """An engine says after waking what it said before it fell asleep, though the memory that it gets back holds NaN.
+    """Compare an engine's replies before and after sleep, with NaN in the memory that it gets back.
 
-    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters.
-
-    Returns:
-        ``difference``: the largest one of the replies' log-probabilities, infinite where other tokens were said;
-        ``adapter``: the mean one between the model with and without its adapter; ``kept``: bytes that were kept;
-        ``slept``.
+    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters. On a CPU there
+    is no sleep, and the engine only answers twice.
     """
     require("vllm")
     folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
@@ -529,7 +492,7 @@ def patchify_frames(
 
 
 def fastest(call: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
-    """Seconds of the fastest of several calls after one that doesn't count, and what the last gave."""
+    """Seconds of the fastest of several calls after a warm-up, and the last result."""
     import torch
 
     def wait() -> None:
@@ -548,7 +511,7 @@ def fastest(call: Callable[[], Any], repeats: int, device: str) -> tuple[float, 
 
 
 def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """The function's results."""
+    """Call a function on each part."""
     return [function(part) for part in parts]
 
 
@@ -561,11 +524,7 @@ def encoder_batches(
     frames: int = 128,  # encoded at each
     size: tuple[int, int] = FRAME,  # width and height that frames come in; the encoder asks for its own
 ) -> dict[str, Any]:
-    """Frames a second of the encoder that finds frames by text.
-
-    Returns:
-        ``batches``: frames a second by batch size, prepared by the model's transform and all; and of the network alone.
-    """
+    """Frames a second of the encoder that finds frames by text, by batch size."""
     require("open_clip")
     import torch
 

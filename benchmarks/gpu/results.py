@@ -1,4 +1,4 @@
-"""What is finished, in one json, and as tables of a page."""
+"""Finished cells in one json, and as tables of a page."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from agentic_video.utils.journal import write_whole
 Entry = Mapping[str, Any]
 STATES = ("passed", "failed", "skipped", "timeout")
 BEGIN, END = "<!-- {} results -->", "<!-- end of {} results -->"
-"""Lines of a page: what is between them is of a kind of device, and within it of one device by its name."""
+"""Markers of a page: a kind of device, and within it one device by its name."""
 NOT_RUN = {
     "cuda": "Not run on a GPU yet.",
     "cpu": "Not run yet.",
@@ -34,7 +34,7 @@ def note(file: Path, name: str, entry: Entry, facts: Mapping[str, Any]) -> None:
 
 
 def others(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """On what else a folder's cells were measured: another GPU or other versions; empty for the same or for none."""
+    """Description of another machine or other versions that a folder's cells were measured with; empty for none."""
     before = known["facts"]
     if not known["cells"] or all(before.get(key) == facts[key] for key in ("device", "name", "packages")):
         return ""
@@ -42,7 +42,7 @@ def others(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def is_done(known: Mapping[str, Any], name: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a cell passed with these parameters."""
+    """Return True if a cell passed with these parameters."""
     entry = known["cells"].get(name)
     wanted = json.loads(json.dumps(parameters))
     return bool(entry) and entry["state"] == "passed" and entry["parameters"] == wanted
@@ -176,7 +176,7 @@ TABLES: Mapping[str, tuple[str, Sequence[str], Callable[[str, Entry], list[list[
 
 
 def tables(known: Mapping[str, Any]) -> str:
-    """Everything that was measured, and what was not and why."""
+    """All results, and the cells that didn't pass with the reason."""
     entries: Mapping[str, Entry] = known["cells"]
     facts = known["facts"]
     parts = [described(facts)]
@@ -196,14 +196,14 @@ def tables(known: Mapping[str, Any]) -> str:
 
 
 def described(facts: Mapping[str, Any]) -> str:
-    """On what was measured, in a line."""
+    """The machine and versions, in a line."""
     packages = ", ".join(f"{name} {found or 'not installed'}" for name, found in facts["packages"].items())
     driver = f"driver {facts['driver']}, CUDA {facts['cuda']}, " if facts["device"] == "cuda" else ""
     return f"{facts['name']}, {facts['memory_gib']} GiB; {driver}Python {facts['python']}, {packages}."
 
 
 def verdict(known: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The last line of a run: whether what was asked for passed."""
+    """The last line of a run: how many of the named cells passed."""
     entries = known["cells"]
     states = {name: entries[name]["state"] if name in entries else "not run" for name in names}
     passed = [name for name, state in states.items() if state == "passed"]
@@ -215,11 +215,7 @@ def verdict(known: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def publish(page: Path, known: Mapping[str, Any]) -> None:
-    """Put the tables between the page's markers of their kind of device; those of other GPUs there stay.
-
-    Raises:
-        ValueError: The page has no such markers.
-    """
+    """Put the tables between the page's markers of their kind of device; those of other GPUs stay."""
     kind = known["facts"].get("device", "cuda")
     text = page.read_text(encoding="utf-8")
     head, inside, tail = between(text, kind)
@@ -238,7 +234,7 @@ def publish(page: Path, known: Mapping[str, Any]) -> None:
 
 
 def between(text: str, name: str) -> tuple[str, str | None, str]:
-    """What is before, between and after the markers of a name; None between where they aren't there once."""
+    """Text before, between and after the markers of a name; None between unless both are there once."""
     begin, end = BEGIN.format(name), END.format(name)
     if text.count(begin) != 1 or text.count(end) != 1:
         return text, None, ""

@@ -15,9 +15,7 @@ from benchmarks.gpu.sleeper import EXTENSION
 
 @dataclass(frozen=True)
 class RolloutSetting:
-    """How an engine is built: what ``rollout`` of a recipe's ``cluster.yaml`` sets, and verl adds
-    (``vllm_async_server.py:305``).
-    """
+    """Settings of an engine: those of a recipe's ``cluster.yaml`` and verl's (``vllm_async_server.py:305``)."""
 
     model: Path  # folder of its checkpoint
     device: str  # ``cuda`` or ``cpu``
@@ -33,7 +31,7 @@ class RolloutSetting:
     lora_rank: int = 0  # of adapters that it serves; 0 for none
 
     def arguments(self) -> dict[str, Any]:
-        """Of vLLM's engine."""
+        """Arguments of vLLM's engine."""
         return {
             "model": str(self.model),
             "dtype": self.dtype,
@@ -66,11 +64,7 @@ class Said:
 
 
 class Rollout:
-    """An engine in this process (its core is a process of vLLM's).
-
-    Args:
-        setting: How it is built.
-    """
+    """An engine in this process (its core is a process of vLLM's)."""
 
     def __init__(self, setting: RolloutSetting):
         from transformers import AutoProcessor
@@ -92,7 +86,7 @@ class Rollout:
         return int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
 
     def kv_tokens(self) -> int:
-        """Tokens for which the cache has room; 0 where vLLM doesn't say."""
+        """Capacity of the KV cache in tokens; 0 where vLLM doesn't report it."""
         cache = self._llm.vllm_config.cache_config
         return int(cache.num_gpu_blocks or 0) * int(cache.block_size or 0)
 
@@ -135,11 +129,7 @@ class Rollout:
         return Said(list(said.token_ids), chosen, int(last.num_cached_tokens or 0), time.perf_counter() - started)
 
     async def play(self, turns: Sequence[Turn], size: tuple[int, int], seed: int) -> tuple[Episode, list[Said]]:
-        """An episode in which the engine itself speaks; what is shown is random.
-
-        Returns:
-            The episode with the engine's own words in it, and its replies.
-        """
+        """Play an episode whose observations are random; return it and the engine's replies."""
         count = self.image_tokens(size)
         shown = make_sequence(turns, self.tokenizer, count, size, seed)
         played = Episode(images=shown.images)
@@ -164,15 +154,11 @@ class Rollout:
     async def play_all(
         self, turns: Sequence[Turn], size: tuple[int, int], seeds: Sequence[int]
     ) -> list[tuple[Episode, list[Said]]]:
-        """Episodes side by side."""
+        """Play episodes in parallel."""
         return list(await asyncio.gather(*(self.play(turns, size, seed) for seed in seeds)))
 
     async def sleep_and_wake(self, level: int) -> list[int]:
-        """Sleep and wake as verl has it do around an update; at level 2 the weights are read again.
-
-        Returns:
-            Bytes of each tensor that was kept meanwhile beside weights and buffers.
-        """
+        """Sleep and wake as around verl's update; return the bytes of each tensor kept besides weights and buffers."""
         await self._llm.collective_rpc("spoil_memory")
         await self._llm.sleep(level=level)
         (kept,) = await self._llm.collective_rpc("kept_sizes")

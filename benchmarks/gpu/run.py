@@ -30,7 +30,7 @@ from benchmarks.gpu.machine import Skip, facts, find_device, run_script  # noqa:
 PLUGIN = "agentic_video.training.plugin"
 ALONE_ENV = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 SHOWN = 300
-"""Most characters of a reason."""
+"""Longest reason in characters."""
 
 
 def environment_of(device: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ def measure(name: str, device: str, out: Path, layers: Sequence[int], limit: flo
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End what is left of a cell: its process group, which vLLM's and Ray's processes belong to."""
+    """End a cell's process group, which vLLM's and Ray's processes belong to."""
     for kind, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 30.0)):
         try:
             os.killpg(process.pid, kind)
@@ -133,11 +133,7 @@ def last_line(log: Path) -> str:
 
 
 def chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The cells whose names begin with one of those that are asked for; all, when none is.
-
-    Raises:
-        SetupError: One of them begins no name.
-    """
+    """The cells whose names begin with one of the given prefixes; all without prefixes."""
     for prefix in asked:
         if not any(name.startswith(prefix) for name in names):
             raise SetupError(f"--cells {prefix}: no such cell; there are {', '.join(names)}")
@@ -163,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Command line; 1 if a cell that was asked for has not passed, but for those that were skipped."""
+    """Command line; 1 if a requested cell neither passed nor was skipped."""
     arguments = parser().parse_args(words)
     if arguments.measure:
         return run_cell(arguments.measure, arguments.device, arguments.out, arguments.layers)

@@ -12,7 +12,7 @@ VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
 
 @dataclass(frozen=True)
 class Turn:
-    """What is shown before the model speaks, and how much it then says."""
+    """Observation of a turn, and the length of the reply."""
 
     images: int  # frames
     words: int  # tokens of text beside them
@@ -21,7 +21,7 @@ class Turn:
 
 @dataclass
 class Episode:
-    """An episode as ids."""
+    """An episode as token ids."""
 
     prompt: list[int] = field(default_factory=list)  # ids up to the first reply
     response: list[int] = field(default_factory=list)  # ids from there
@@ -31,37 +31,21 @@ class Episode:
 
     @property
     def ids(self) -> list[int]:
-        """All of it."""
+        """Prompt and response."""
         return self.prompt + self.response
 
 
 def noise(count: int, size: tuple[int, int], seed: int = 0) -> list[npt.NDArray[np.uint8]]:
-    """Frames of noise, each another one.
-
-    Args:
-        count: How many.
-        size: Width and height in pixels.
-        seed: Of the noise.
-    """
+    """Frames of noise of a width and height in pixels, each different."""
     generator = np.random.default_rng(seed)
     width, height = size
     return [generator.integers(0, 256, (height, width, 3), dtype=np.uint8) for _ in range(count)]
 
 
 def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_share: float = 0.5) -> list[Turn]:
-    """Turns of an episode that is so long and has so many frames.
+    """Turns of an episode of so many tokens and frames.
 
-    The first view has half of the frames, further turns share the others; a quarter of the text is said by the model.
-
-    Args:
-        tokens: Of the whole episode.
-        images: Frames of the whole episode.
-        image_tokens: Tokens of a frame, its two ends included.
-        turns: How many.
-        prompt_share: Share of the frames that the first view has.
-
-    Raises:
-        ValueError: The frames alone are longer.
+    The first view has half of the frames, further turns share the others; a quarter of the text is the model's.
     """
     text = tokens - images * image_tokens
     if text < 8 * turns:
@@ -79,15 +63,7 @@ def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_sha
 def make_sequence(
     turns: Sequence[Turn], tokenizer: Any, image_tokens: int, size: tuple[int, int], seed: int = 0
 ) -> Episode:
-    """An episode of random ids.
-
-    Args:
-        turns: What is shown and said.
-        tokenizer: The model's; ids are drawn from its plain tokens.
-        image_tokens: Placeholders of a frame.
-        size: Width and height of a frame in pixels.
-        seed: Of ids and frames.
-    """
+    """An episode of random plain tokens and frames."""
     special = {VISION_START, VISION_END, "<|image_pad|>"}
     start, end, pad = (tokenizer.convert_tokens_to_ids(one) for one in (VISION_START, VISION_END, "<|image_pad|>"))
     barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(one) for one in special)}

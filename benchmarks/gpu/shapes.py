@@ -106,7 +106,7 @@ SHAPES: Mapping[str, Shape] = {
         {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]},
     ),
 }
-"""By name."""
+"""Published shapes by name."""
 TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
 """The toy world's models, with a processor that leaves frames as they are."""
 
@@ -114,15 +114,7 @@ TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
 def model_config(
     name: str, tokenizer: Any, *, layers: int | None = None, vision_layers: int | None = None, vocabulary: bool = True
 ) -> Any:
-    """The Hugging Face config of a shape.
-
-    Args:
-        name: Of :data:`SHAPES`.
-        tokenizer: Whose special tokens it names.
-        layers: Depth of the language model; None: the published one.
-        vision_layers: Depth of the vision tower; None: the published one.
-        vocabulary: Whether the embedding has as many rows as the published one; else as the tokenizer has tokens.
-    """
+    """The Hugging Face config of a shape; depths default to the published ones, the vocabulary to the tokenizer's."""
     from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
 
     shape = SHAPES[name]
@@ -182,11 +174,7 @@ def write_checkpoint(
     spread: float = 0.0,
     seed: int = 0,  # of the drawing
 ) -> Path:
-    """Write a checkpoint of random weights, or go on with the one that is there.
-
-    Returns:
-        The folder.
-    """
+    """Write a checkpoint of random weights, or take the one that is there; its file ``done`` is written last."""
     import torch
     from transformers import AutoModelForImageTextToText
 
@@ -218,7 +206,7 @@ def write_checkpoint(
 
 
 def spread_out(model: Any, spread: float) -> Any:
-    """The model with an output layer that gives its logits a standard deviation; the hidden states before have 1."""
+    """Scale the output layer so that logits have a standard deviation; the hidden states before have 1."""
     import torch
 
     if spread:
@@ -265,11 +253,7 @@ def _let_frames_be(folder: Path, family: FamilyName) -> None:
 
 
 def parameters(name: str, layers: int | None = None) -> dict[str, int]:
-    """Parameters of a shape by part.
-
-    Returns:
-        ``embedding``, ``head`` (0 where it is the embedding), ``layer`` (of one) and ``vision``.
-    """
+    """Parameters of a shape by part: ``embedding``, ``head`` (0 where tied), ``layer`` (of one), ``vision``."""
     import torch
     from transformers import AutoModelForImageTextToText
 

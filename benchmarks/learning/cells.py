@@ -1,4 +1,4 @@
-"""What is trained: the chain of each system, and one changed key for each claim of a paper."""
+"""Trained variants: the chain of each system, and one changed key for each claim of a paper."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ STEPS = {
 }
 """GRPO steps, of 8 questions."""
 SIZE = ("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8")
-"""As the laptop profiles have it; VideoZoomer's own has 4 questions a step, to take the shortest time."""
+"""Sizes of the laptop profiles; VideoZoomer's own has 4 questions a step, to take the shortest time."""
 SYSTEMS = tuple(STEPS)
 SEARCH = "+profile=search"
-"""The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
+"""The recipes' override for the world that must be searched."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Variant:
 
     @property
     def world(self) -> tuple[str, ...]:
-        """The override of its world, for whatever is built, trained or measured."""
+        """Overrides of its world, for whatever is built, trained or measured."""
         return (SEARCH,) if self.searched else ()
 
     @property
     def start_name(self) -> str:
-        """What those variants share that start from the same checkpoints."""
+        """Name shared by variants that start from the same checkpoints."""
         return "-".join(part for part in (self.system, "search" if self.searched else "", self.cold_start) if part)
 
     @property
     def built(self) -> tuple[str, ...]:
-        """Overrides of what is built before GRPO."""
+        """Overrides of the build before GRPO."""
         if not self.cold_start:
             return ()
         return (f"++agentic_video.toyworld.oracle=benchmarks.learning.oracles.{self.cold_start}_{self.system}",)
@@ -218,7 +218,7 @@ _TRIED_IN_SEARCH = {
     "fixed-frames": "fixed-frames",
     "no-kto": "kto",
 }
-"""Ablations by name, and what they are called in the world that must be searched."""
+"""Ablations by name, and their names in the world that must be searched."""
 
 # There a step makes several updates as it is, every demonstration looks, and EVA's GRPO goes on from SFT.
 SEARCH_ABLATIONS = tuple(

@@ -1,4 +1,4 @@
-"""Tables and curves of what :mod:`benchmarks.learning.run` has finished so far."""
+"""Tables and curves of the finished results of :mod:`benchmarks.learning.run`."""
 
 import json
 import statistics
@@ -21,21 +21,21 @@ SEARCHED = {
     "second_follows": "second looks that follow",
     "found": "episodes that find",
 }
-"""Figures of :class:`agentic_video.toyworld.search_report.Searched` that are drawn, by name: looks, then shares."""
+"""Figures of a search report (:mod:`agentic_video.toyworld.search_report`) that are drawn, by name."""
 
 MOST = 0.8
-"""Of looks and episodes, where a system has learnt to search."""
+"""Share of looks and episodes at which a system has learnt to search."""
 SOON = ("first_follows", "second_follows", "found")
-"""Of :data:`SEARCHED`, those that tell how soon that is."""
+"""Figures of :data:`SEARCHED` that tell how soon that is."""
 
 SEARCH = "search"
-"""The variant of each system in the world that must be searched; what changes one of its keys begins with it, too."""
+"""Variant of each system in the world that must be searched; its ablations begin with it."""
 
 CLASSES = ("active", "adaptive", "direct")
-"""What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
+"""Classes of questions (:data:`agentic_video.types.row.QuestionClass`)."""
 
 MARKER = "<!-- results -->"
-"""What follows it in the page is made by :func:`publish`."""
+"""Line of the page after which :func:`publish` writes."""
 
 Result = Mapping[str, Any]
 
@@ -79,14 +79,10 @@ def same_seeds(results: Sequence[Result], system: str, variant: str, beside: str
 
 
 def other_starts(changed: Sequence[Result], compared: Sequence[Result]) -> list[int]:
-    """The seeds at which two variants began from cold starts whose likeliest episodes are graded differently.
+    """Seeds at which two variants began from cold starts whose greedy episodes are graded differently.
 
-    A cold start is made by whoever runs a cell first, and a recipe may have changed since: such a pair differs by more
-    than its key. Those that differ on purpose, or whose grades aren't known, aren't among them.
-
-    Args:
-        changed: Results by seed.
-        compared: Results of the same seeds.
+    A cold start is made by the first cell that runs, and a recipe may have changed since: such a pair differs by more
+    than its key. Pairs that differ on purpose or whose grades aren't known are left out.
     """
     pairs = zip(changed, compared, strict=True)
     grades = [[one["stages"]["sft"].get("greedy", {}).get("answers") for one in pair] for pair in pairs]
@@ -100,7 +96,7 @@ def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[fl
 
 
 def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
-    """What shares gained, seed by seed, in points of a percent."""
+    """Gains of shares, seed by seed, in points of a percent."""
     return [100 * (late - early) for early, late in zip(before, after, strict=True)]
 
 
@@ -113,18 +109,8 @@ def signed(values: Sequence[float], errors: Sequence[float | None] | None = None
 
 
 def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: str, kind: str) -> str:
-    """What accuracy gained from one stage to another, seed by seed, in points of a percent.
-
-    Args:
-        before: Results by seed.
-        early: Their stage.
-        after: Results of the same seeds.
-        late: Their stage.
-        kind: Sampled or greedy.
-
-    Returns:
-        The gains, each with its standard error over the questions, which both answered, where their grades are known.
-    """
+    """Gains of accuracy from one stage to another, seed by seed, in points of a percent, each with its standard error
+    over the questions that both answered where their grades are known."""
     errors: list[float | None] = []
     for one, other in zip(before, after, strict=True):
         first, last = one["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
@@ -170,7 +156,7 @@ def chain_table(results: Sequence[Result]) -> str:
 
 
 def gain_table(results: Sequence[Result]) -> str:
-    """What GRPO adds to SFT, and what the chain takes."""
+    """Gain of GRPO over SFT, and minutes of the chain."""
     rows = []
     for system in dict.fromkeys(one["system"] for one in results):
         if found := of(results, system, "chain"):
@@ -182,7 +168,7 @@ def gain_table(results: Sequence[Result]) -> str:
 
 
 def class_table(results: Sequence[Result]) -> str:
-    """Calls by what a question needs, before and after GRPO."""
+    """Calls by class of question, before and after GRPO."""
     rows = []
     for system in dict.fromkeys(one["system"] for one in results):
         found = of(results, system, "chain")
@@ -202,7 +188,7 @@ def class_table(results: Sequence[Result]) -> str:
 
 
 def ablation_table(results: Sequence[Result]) -> str:
-    """Each claim beside what it is compared with, on the same seeds."""
+    """Each claim and the variant it is compared with, on the same seeds."""
     rows = []
     claims = [one for one in results if one["variant"] != "chain" and one["claim"]]
     for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in claims):
@@ -277,7 +263,7 @@ def search_table(results: Sequence[Result]) -> str:
 
 
 def soon_table(results: Sequence[Result]) -> str:
-    """After how many steps the looks of training follow the arrows: where all end alike, this is what differs."""
+    """Number of steps after which the looks of training follow the arrows."""
     rows = []
     for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
         found = of(results, system, variant)
@@ -295,7 +281,7 @@ def step_of_most(curve: Sequence[Sequence[float]] | None) -> str:
 
 
 def is_search(one: Result) -> bool:
-    """Whether a result is of the world that must be searched."""
+    """Return True for a result of the world that must be searched."""
     return bool(one["variant"] == SEARCH or one["variant"].startswith(f"{SEARCH}-"))
 
 
@@ -331,12 +317,7 @@ def budget_table(results: Sequence[Result]) -> str:
 
 
 def draw(results: Sequence[Result], system: str, file: Path) -> bool:
-    """Reward, calls and frames by GRPO step: a line for each variant, its mean over seeds.
-
-    Returns:
-        Whether there was anything to draw. What was trained in the world that must be searched has other rewards:
-        see :func:`draw_search`.
-    """
+    """Draw reward, calls and frames by GRPO step: a line for each variant, its mean over seeds; False without any."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -388,11 +369,7 @@ def _save_with_legend(figure: Any, panels: Sequence[Any], file: Path) -> None:
 
 
 def draw_search(results: Sequence[Result], file: Path) -> bool:
-    """How the systems learn to search, by GRPO step: a line for each, its mean over seeds.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw how the systems learn to search, by GRPO step: a line for each, its mean over seeds; False without any."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -435,11 +412,7 @@ def tables(results: Sequence[Result]) -> str:
 
 
 def write_report(out: Path) -> str:
-    """Write ``results.json``, ``learning.md`` and a PNG for each system.
-
-    Returns:
-        The tables.
-    """
+    """Write ``results.json``, ``learning.md`` and a PNG for each system; return the tables."""
     results = finished(out)
     if not results:
         return "nothing is finished yet"

@@ -31,7 +31,7 @@ from benchmarks.rewards.strategies import EXPLAINED, LOOK, PLAYED, SECONDS, Rows
 from tests.hostile_cases import CASES, OPTIONS, Case
 
 WIDEST = 7
-"""Columns of a table, the strategies' beside them."""
+"""Settings in a table."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def settings() -> Iterator[Setting]:
 
 
 def question(setting: Setting, number: int, rng: random.Random) -> VideoQA:
-    """A question whose right answer, or whose evidence, is drawn."""
+    """Draw a question's right answer, or its evidence."""
     extra: dict[str, Any] = {"class": setting.kind}
     if setting.rows == "choice":
         answer = rng.choice(LETTERS[: len(OPTIONS)])
@@ -79,7 +79,7 @@ def question(setting: Setting, number: int, rng: random.Random) -> VideoQA:
 
 
 class _Verifier:
-    """EVA's verifier: what the agent was shown tells it the answer, or nothing; then it says any letter."""
+    """EVA's verifier: gives the answer if the agent was shown it, otherwise any letter."""
 
     def __init__(self, rng: random.Random, told: str):
         self._rng, self._told = rng, told
@@ -94,7 +94,7 @@ def _any_letter(rng: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What a strategy earned."""
+    """Earnings of a strategy."""
 
     setting: str  # name of the setting
     strategy: str  # its name
@@ -107,14 +107,7 @@ class Result:
 
 
 async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) -> Result:
-    """Play a strategy so many times.
-
-    Args:
-        setting: The system.
-        strategy: Who plays.
-        episodes: How many.
-        seed: Of right answers and of whatever is drawn.
-    """
+    """Play a strategy in a setting so many times; the seed is of right answers and of the strategy's draws."""
     rng = random.Random(f"{seed}/{setting.name}/{strategy.name}")
     rewards: list[float] = []
     accuracies: list[float] = []
@@ -149,7 +142,7 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
 
 
 def _beside(told: str, rng: random.Random) -> Callable[[AsideRequest], str]:
-    """What a policy says when it is asked beside its episode: what it knows of the answer, or any letter."""
+    """Reply to side queries: the right answer if it is known, or any letter."""
     return lambda request: told or _any_letter(rng)
 
 
@@ -161,11 +154,7 @@ def _script(texts: Sequence[str]) -> Any:
 
 
 def pays_more(results: Sequence[Result]) -> list[Result]:
-    """Strategies that know nothing and earn more than a blind guess in the same setting, by more than chance.
-
-    Args:
-        results: Of one setting.
-    """
+    """Strategies of one setting that know nothing and earn more than a blind guess, by more than chance."""
     guess = next(one for one in results if one.strategy == "blind guess")
     return [
         one
@@ -182,9 +171,9 @@ def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess.
+    """Mean rewards, strategies down and settings across; bold pays more than a blind guess.
 
-    Settings that other strategies are played in have a table of their own, and none is wider than ``WIDEST`` settings.
+    Settings with other strategies have a table of their own, and none is wider than ``WIDEST`` settings.
     """
     by_setting = _by_setting(results)
     more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
@@ -207,12 +196,12 @@ def table(results: Sequence[Result]) -> str:
 
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
-    """Those that pay more than a blind guess by no published rule."""
+    """Strategies that pay more than a blind guess by no published rule."""
     return [one for own in _by_setting(results).values() for one in pays_more(own) if _cause(one) is None]
 
 
 def causes(results: Sequence[Result]) -> str:
-    """What pays more than a blind guess, by how much, and why, as a table."""
+    """Table of the strategies that pay more than a blind guess: by how much, and why."""
     lines = [
         "| | strategy | reward | blind guess | terms | why, and the key that ends it |",
         "|---|---|---:|---:|---|---|",

@@ -62,11 +62,7 @@ class Run:
 
 
 def runs_of(index: VideoIndex, indices: Sequence[int]) -> list[Run]:
-    """The packets that frames need: from each one's keyframe to itself, no packet twice.
-
-    Args:
-        indices: Frame indices, ascending and distinct.
-    """
+    """Packets needed by ascending, distinct frame indices: from each one's keyframe to itself, none twice."""
     runs: list[Run] = []
     for number in indices:
         ordinal = int(index.ordinals[number])
@@ -83,14 +79,7 @@ def runs_of(index: VideoIndex, indices: Sequence[int]) -> list[Run]:
 
 
 class Floor:
-    """The decoder alone, with everything it needs in memory.
-
-    Args:
-        path: Video file.
-        index: Its index.
-        indices: Frame indices, ascending and distinct.
-        decoders: Threads, each with a decoder of its own.
-    """
+    """The decoder alone, with all it needs in memory: one decoder a thread, for ascending, distinct frames."""
 
     def __init__(self, path: str, index: VideoIndex, indices: Sequence[int], decoders: int) -> None:
         self._skips = index.info.codec == "h264"
@@ -102,15 +91,11 @@ class Floor:
         self.packets = sum(len(packets) for _, part in self._parts for _, packets in part)
 
     def __call__(self) -> None:
-        """Decode.
-
-        Raises:
-            RuntimeError: A wanted frame didn't come out.
-        """
+        """Decode; raises RuntimeError if a wanted frame didn't come out."""
         list(self._threads.map(self._decode, self._parts))
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads."""
         self._threads.shutdown()
 
     def _decode(self, part: tuple[Any, list[tuple[Run, list[av.Packet]]]]) -> None:
@@ -151,7 +136,7 @@ class Floor:
 
 
 def measure(tasks: Mapping[str, Task], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each way of each task, every round's; the first round warms up and isn't counted."""
+    """Seconds of each way of each task in every round; the first round is a warm-up and isn't counted."""
     seconds: dict[str, dict[str, list[float]]] = {name: {way: [] for way in task} for name, task in tasks.items()}
     for turn in range(rounds + 1):
         for name, task in tasks.items():
@@ -283,7 +268,7 @@ def _cell(value: float | None) -> str:
 
 
 def specs(quick: bool) -> Iterator[VideoSpec]:
-    """What is measured; one short small video where it is only to be seen to work."""
+    """The measured videos; one short small video for a smoke test."""
     if quick:
         yield VideoSpec("h264", 180, 1)
         return

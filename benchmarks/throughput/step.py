@@ -55,13 +55,13 @@ PLAYERS = 2
 JOINED = "AGENTIC_VIDEO_BENCHMARK_JOINED"
 """Set in the process that joins the nodes."""
 PASSES = 3
-"""How often a rank takes its sequences: old log-probabilities, the reference model's, the update."""
+"""Number of times a rank takes its sequences: old log-probabilities, the reference model's, the update."""
 LOAD = Load(questions=8, rollouts=16, overview=40, zooms=3, think=0.05)
 """128 trajectories of 88 frames."""
 
 
 class Engine:
-    """Stands in for a vLLM server: takes each distinct image once, and says what it is told to."""
+    """Stand-in for a vLLM server: fetches each distinct image once, and returns the given reply."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -160,7 +160,7 @@ def on_node(cls: type[Any], node: str, *arguments: Any) -> Any:
 
 
 def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
-    """Play and take a step, once its actors are there."""
+    """Play and take a step, after its actors have started."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     assert len(nodes) == NODES
     engines = [on_node(Engine, node) for node in nodes]

@@ -56,16 +56,12 @@ class VideoSpec:
 
     @property
     def scenes(self) -> int:
-        """How often the scene is shown."""
+        """Repetitions of the scene."""
         return max(1, round(self.minutes * 60 * FPS / SCENE_FRAMES))
 
 
 def make_video(spec: VideoSpec, folder: Path) -> Path:
-    """The file of a video, made if it isn't there.
-
-    Args:
-        folder: Where videos are kept.
-    """
+    """Make a video in a folder unless it is there; return its file."""
     path = folder / f"{spec.name}.mp4"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

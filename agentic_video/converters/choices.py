@@ -9,8 +9,8 @@ from typing import Any
 
 from agentic_video.types.row import LETTERS, by_letter
 
-MAX_SHOWN = 60
-"""Characters of an answer in an error message."""
+MAX_SHOWN = 80
+"""Characters of a value in an error message."""
 
 _OPTION_LINE = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)")
 _INLINE = re.compile(r"(?:^|(?<=\s))[(\[]?([A-Z])[)\].:]+\s+")
@@ -172,9 +172,9 @@ def from_letter(value: Any, options: Sequence[str]) -> str:
     named = alone or with_text
     letter = named[1].upper() if named else ""
     if not letter or letter not in LETTERS[: len(options)]:
-        raise ChoiceError(f"must be a letter from A to {LETTERS[len(options) - 1]}, got {_short(value)}")
+        raise ChoiceError(f"must be a letter from A to {LETTERS[len(options) - 1]}, got {shorten(value)}")
     if not alone and with_text and not same(with_text[2], options[LETTERS.index(letter)]):
-        raise ChoiceError(f"is {_short(value)}, but option {letter} is {_short(options[LETTERS.index(letter)])}")
+        raise ChoiceError(f"is {shorten(value)}, but option {letter} is {shorten(options[LETTERS.index(letter)])}")
     return letter
 
 
@@ -190,7 +190,9 @@ def from_text(value: Any, options: Sequence[str]) -> str:
         named = [letter for letter, option in zip(LETTERS, options, strict=False) if same(option, text)]
     if len(named) != 1:
         number = f"{len(named)} options" if named else "no option"
-        raise ChoiceError(f"must be the text of one option, but {number} of {_short(list(options))} is {_short(value)}")
+        raise ChoiceError(
+            f"must be the text of one option, but {number} of {shorten(list(options))} is {shorten(value)}"
+        )
     return named[0]
 
 
@@ -205,7 +207,7 @@ def from_index(value: Any, options: Sequence[str]) -> str:
     except (TypeError, ValueError, OverflowError):
         index = -1
     if not 0 <= index < len(options):
-        raise ChoiceError(f"must be a number from 0 to {len(options) - 1}, got {_short(value)}")
+        raise ChoiceError(f"must be a number from 0 to {len(options) - 1}, got {shorten(value)}")
     return LETTERS[index]
 
 
@@ -218,6 +220,7 @@ def _fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-def _short(value: Any) -> str:
+def shorten(value: Any) -> str:
+    """A published value as text for a message."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -89,7 +89,6 @@ def hallucination_scores(answers: Iterable[tuple[str, str, bool]]) -> Hallucinat
 CONVERTER = Converter(
     name="elv_halluc",
     title="ELV-Halluc",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: HLSv/ELV-Halluc",
     files="ELV_Halluc.jsonl",

@@ -1,4 +1,4 @@
-"""An episode as one picture, for the logs of a run: what was asked, shown, said and earned."""
+"""An episode as one picture, for the logs of a run."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ from agentic_video.video.store import FrameStore
 
 WIDTH = 960
 MAX_HEIGHT = 4096
-"""Pixels; whatever would be further down is cut off."""
+"""Pixels; the rest is cut off."""
 THUMB = 110
 """Longest side of a frame in pixels."""
 MAX_FRAMES = 16
@@ -41,11 +41,9 @@ _EMPTY = "#d9d9d9"
 
 
 def choose_episodes(records: Sequence[Record], count: int) -> list[Record]:
-    """The episodes of a validation that are drawn: the same questions each time, data sources in turn.
+    """Choose a validation's episodes to draw: the same questions each time, data sources in turn.
 
-    Args:
-        records: All episodes in any order; of a question's rollouts the one with the lowest number is taken.
-        count: Most episodes.
+    Of a question's rollouts the one with the lowest number is taken.
     """
     first: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -61,18 +59,14 @@ def choose_episodes(records: Sequence[Record], count: int) -> list[Record]:
 
 
 def draw_record(record: Record, store: FrameStore) -> Image.Image:
-    """A record as a picture, frames decoded from its video; boxes stand for those that can't be had."""
+    """Draw a record with frames decoded from its video; boxes stand for missing frames."""
     shown = [ref for parts in _shown(record) for ref in thin(_refs(parts), MAX_FRAMES)]
     strip = make_strip(store, record.qa.video, [picture_key(ref) for ref in shown], THUMB)
     return draw_episode(record, replace(strip, pictures={**strip.pictures, **made_pictures(shown, THUMB)}))
 
 
 def draw_episode(record: Record, strip: Strip) -> Image.Image:
-    """A record as a picture of :data:`WIDTH` pixels and at most :data:`MAX_HEIGHT`.
-
-    Args:
-        strip: The pictures of its frames.
-    """
+    """Draw a record with given pictures, :data:`WIDTH` pixels wide and at most :data:`MAX_HEIGHT` high."""
     qa, trajectory, rewards = record.qa, record.trajectory, record.rewards
     sheet = _Sheet()
     right = rewards.get("acc", 0.0) >= 0.5
@@ -122,8 +116,8 @@ def draw_episode(record: Record, strip: Strip) -> Image.Image:
 
 
 def plain(text: str, limit: int = MAX_CHARS) -> str:
-    """A text as one line of printable characters: white space becomes single spaces, whatever else doesn't print
-    (control characters, marks that turn the direction, halves of surrogate pairs) a replacement character."""
+    """One line of printable characters: white space becomes single spaces, other characters (control characters, marks
+    that turn the direction, halves of surrogate pairs) a replacement character."""
     # One line of a text that is far too long is enough to read.
     line = " ".join(text[: 4 * limit].split())
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line[:limit])
@@ -157,7 +151,7 @@ def thin(refs: Sequence[FrameRef], most: int) -> list[FrameRef]:
 
 
 def _shown(record: Record) -> list[tuple[RecordedPart, ...]]:
-    """What the opening and each turn showed."""
+    """Parts shown in the opening and in each turn."""
     opening = tuple(part for message in record.trajectory.opening for part in message.parts)
     return [opening, *(turn.observation for turn in record.trajectory.turns)]
 

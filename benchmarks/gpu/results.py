@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.journal import write_whole
+from benchmarks.tables import table
 
 Entry = Mapping[str, Any]
 STATES = ("passed", "failed", "skipped", "timeout")
@@ -46,12 +47,6 @@ def is_done(known: Mapping[str, Any], name: str, parameters: Mapping[str, Any]) 
     entry = known["cells"].get(name)
     wanted = json.loads(json.dumps(parameters))
     return bool(entry) and entry["state"] == "passed" and entry["parameters"] == wanted
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
-    return "\n".join(f"| {line} |" for line in lines)
 
 
 def gib(size: float | None) -> str:

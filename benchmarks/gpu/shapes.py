@@ -38,7 +38,6 @@ class Shape:
     text: Mapping[str, Any]  # the language model's part of ``config.json``, without its vocabulary
     vision: Mapping[str, Any]  # the vision tower's part
     vocabulary: int  # rows of the embedding
-    tied: bool  # whether the output layer is the embedding
 
     @property
     def layers(self) -> int:
@@ -46,67 +45,61 @@ class Shape:
         return int(self.text["num_hidden_layers"])
 
 
-def _qwen2_5(hidden: int, inner: int, layers: int, heads: int, shared: int, vocabulary: int, tied: bool) -> Shape:
-    text = {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": shared,
-        "max_position_embeddings": 128_000,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-        "use_sliding_window": False,
-    }
-    vision = {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "hidden_act": "silu",
-        "window_size": 112,
-        "fullatt_block_indexes": [7, 15, 23, 31],
-        "tokens_per_second": 2,
-    }
-    return Shape("qwen2_5_vl", text, vision, vocabulary, tied)
-
-
-def _qwen3(hidden: int, inner: int, tied: bool, vision: Mapping[str, Any]) -> Shape:
-    text = {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 262_144,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 5e6,
-            "mrope_section": [24, 20, 20],
-            "mrope_interleaved": True,
-        },
-    }
-    shared = {"num_heads": 16, "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": 2304}
-    return Shape("qwen3_vl", text, {**shared, **vision}, 151_936, tied)
-
-
 SHAPES: Mapping[str, Shape] = {
-    "qwen2.5-vl-3b": _qwen2_5(2048, 11_008, 36, 16, 2, 151_936, True),
-    "qwen2.5-vl-7b": _qwen2_5(3584, 18_944, 28, 28, 4, 152_064, False),
-    "qwen3-vl-4b": _qwen3(
-        2560,
-        9728,
-        True,
-        {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "deepstack_visual_indexes": [5, 11, 17]},
+    "qwen2.5-vl-7b": Shape(
+        "qwen2_5_vl",
+        text={
+            "hidden_size": 3584,
+            "intermediate_size": 18_944,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 128_000,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+            "use_sliding_window": False,
+        },
+        vision={
+            "depth": 32,
+            "hidden_size": 1280,
+            "intermediate_size": 3420,
+            "num_heads": 16,
+            "hidden_act": "silu",
+            "window_size": 112,
+            "fullatt_block_indexes": [7, 15, 23, 31],
+            "tokens_per_second": 2,
+        },
+        vocabulary=152_064,
     ),
-    "qwen3-vl-8b": _qwen3(
-        4096,
-        12_288,
-        False,
-        {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]},
+    "qwen3-vl-8b": Shape(
+        "qwen3_vl",
+        text={
+            "hidden_size": 4096,
+            "intermediate_size": 12_288,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 262_144,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 5e6,
+                "mrope_section": [24, 20, 20],
+                "mrope_interleaved": True,
+            },
+        },
+        vision={
+            "depth": 27,
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_heads": 16,
+            "hidden_act": "gelu_pytorch_tanh",
+            "num_position_embeddings": 2304,
+            "deepstack_visual_indexes": [8, 16, 24],
+        },
+        vocabulary=151_936,
     ),
 }
-"""Published shapes by name."""
+"""Published shapes by name; neither ties its output layer to the embedding."""
 TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
 """The toy world's models, with a processor that leaves frames as they are."""
 
@@ -125,7 +118,7 @@ def model_config(
         "num_hidden_layers": layers or shape.layers,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
-        "tie_word_embeddings": shape.tied,
+        "tie_word_embeddings": False,
         "bos_token_id": ids["<|endoftext|>"],
         "eos_token_id": ids["<|im_end|>"],
     }
@@ -151,7 +144,7 @@ def model_config(
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
         vision_end_token_id=ids["<|vision_end|>"],
-        tie_word_embeddings=shape.tied,
+        tie_word_embeddings=False,
         eos_token_id=ids["<|im_end|>"],
         pad_token_id=ids["<|endoftext|>"],
     )
@@ -253,7 +246,7 @@ def _let_frames_be(folder: Path, family: FamilyName) -> None:
 
 
 def parameters(name: str, layers: int | None = None) -> dict[str, int]:
-    """Parameters of a shape by part: ``embedding``, ``head`` (0 where tied), ``layer`` (of one), ``vision``."""
+    """Parameters of a shape by part: ``embedding``, ``head``, ``layer`` (of one), ``vision``."""
     import torch
     from transformers import AutoModelForImageTextToText
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentic_video.report.summary import SMOOTHING, smooth
 from agentic_video.utils.standard_error import clustered_error
+from benchmarks.tables import table
 
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
@@ -55,14 +56,6 @@ def plain(values: Sequence[float]) -> str:
     """Numbers with their spread."""
     mean, spread = mean_and_spread(values)
     return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; empty without rows."""
-    if not rows:
-        return ""
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
-    return "\n".join(f"| {line} |" for line in lines)
 
 
 def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
@@ -318,31 +311,51 @@ def budget_table(results: Sequence[Result]) -> str:
 
 def draw(results: Sequence[Result], system: str, file: Path) -> bool:
     """Draw reward, calls and frames by GRPO step: a line for each variant, its mean over seeds; False without any."""
+    variants = dict.fromkeys(result["variant"] for result in results if result["system"] == system)
+    found = {variant: of(results, system, variant) for variant in variants if not variant.startswith(SEARCH)}
+    return _draw(found, "curves", PICTURED, f"{system}, mean over seeds", file)
+
+
+def draw_search(results: Sequence[Result], file: Path) -> bool:
+    """Draw how the systems learn to search, by GRPO step: a line for each, its mean over seeds; False without any."""
+    systems = dict.fromkeys(result["system"] for result in results if result["variant"] == SEARCH)
+    found = {system: of(results, system, SEARCH) for system in systems}
+    return _draw(found, "searched", SEARCHED, "sampled training episodes, mean over seeds", file)
+
+
+def _draw(
+    lines: Mapping[str, Sequence[Result]], curves: str, titles: Mapping[str, str], title: str, file: Path
+) -> bool:
+    """Draw a panel for each key of the results' curves, with a line for each name; False without any."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    variants = dict.fromkeys(one["variant"] for one in results if one["system"] == system and not is_search(one))
-    if not variants:
+    if not lines:
         return False
-    figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
-    for variant in variants:
-        found = of(results, system, variant)
-        for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
-            _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
-    figure.suptitle(
-        f"{system}, mean over seeds (their number in brackets), moving average over {SMOOTHING} steps", fontsize=10
-    )
-    _save_with_legend(figure, panels, file)
+    columns = min(4, len(lines))
+    space = 0.2 * -(-len(lines) // columns)  # inches of the legend below
+    width, height = 3 * len(titles) + (3 if len(titles) == 3 else 0), 3.4 + space
+    figure, panels = pyplot.subplots(1, len(titles), figsize=(width, height), dpi=110)
+    for name, found in lines.items():
+        for axes, (key, label) in zip(panels, titles.items(), strict=True):
+            known = [result[curves][key] for result in found if key in result[curves]]
+            _plot_mean(axes, known, label, f"{name} ({len(found)})")
+    figure.suptitle(f"{title} (their number in brackets), moving average over {SMOOTHING} steps", fontsize=10)
+    figure.tight_layout(rect=(0, space / height, 1, 1))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.savefig(file)
+    pyplot.close(figure)
     return True
 
 
 def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: str, label: str) -> None:
     """The mean of some curves of steps and values, raw and smoothed."""
     values: dict[float, list[float]] = defaultdict(list)
-    for steps_of, values_of in curves:
-        for step, value in zip(steps_of, values_of, strict=True):
+    for curve in curves:
+        for step, value in zip(*curve, strict=True):
             values[step].append(value)
     steps = sorted(values)
     means = [statistics.fmean(values[step]) for step in steps]
@@ -351,44 +364,6 @@ def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: st
     axes.set(xlabel="GRPO step", title=title)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
-
-
-def _save_with_legend(figure: Any, panels: Sequence[Any], file: Path) -> None:
-    """Save a picture whose panels have the same lines, named below them."""
-    from matplotlib import pyplot
-
-    lines, labels = panels[0].get_legend_handles_labels()
-    columns = min(4, len(labels))
-    space = 0.2 * -(-len(labels) // columns)  # inches
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + space)
-    figure.tight_layout(rect=(0, space / (height + space), 1, 1))
-    figure.legend(lines, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
-    figure.savefig(file)
-    pyplot.close(figure)
-
-
-def draw_search(results: Sequence[Result], file: Path) -> bool:
-    """Draw how the systems learn to search, by GRPO step: a line for each, its mean over seeds; False without any."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    systems = list(dict.fromkeys(one["system"] for one in results if one["variant"] == SEARCH))
-    if not systems:
-        return False
-    figure, panels = pyplot.subplots(1, len(SEARCHED), figsize=(15, 3.4), dpi=110)
-    for system in systems:
-        found = of(results, system, SEARCH)
-        for axes, (key, title) in zip(panels, SEARCHED.items(), strict=True):
-            curves = [one["searched"][key] for one in found if key in one["searched"]]
-            _plot_mean(axes, curves, title, f"{system} ({len(found)})")
-    figure.suptitle(
-        f"sampled training episodes, mean over seeds (in brackets), moving average over {SMOOTHING} steps", fontsize=10
-    )
-    _save_with_legend(figure, panels, file)
-    return True
 
 
 def finished(out: Path) -> list[dict[str, Any]]:

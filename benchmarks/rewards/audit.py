@@ -28,6 +28,7 @@ from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import LETTERS, VideoQA
 from benchmarks.hostile.outputs import Source
 from benchmarks.rewards.strategies import EXPLAINED, LOOK, PLAYED, SECONDS, Rows, Strategy, anywhere
+from benchmarks.tables import table as markdown
 from tests.hostile_cases import CASES, OPTIONS, Case
 
 WIDEST = 7
@@ -176,23 +177,21 @@ def table(results: Sequence[Result]) -> str:
     Settings with other strategies have a table of their own, and none is wider than ``WIDEST`` settings.
     """
     by_setting = _by_setting(results)
-    more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
+    more = {(result.setting, result.strategy) for own in by_setting.values() for result in pays_more(own)}
+    rewards = {(result.setting, result.strategy): f"{result.reward:.2f}" for result in results}
+    rewards |= {key: f"**{rewards[key]}**" for key in more}
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, own in by_setting.items():
-        groups.setdefault(tuple(one.strategy for one in own), []).append(name)
-    tables = []
-    for strategies, names in groups.items():
-        for first in range(0, len(names), WIDEST):
-            across = names[first : first + WIDEST]
-            lines = ["| strategy | " + " | ".join(across) + " |", "|---|" + "---:|" * len(across)]
-            for strategy in strategies:
-                cells = []
-                for name in across:
-                    text = f"{next(one.reward for one in by_setting[name] if one.strategy == strategy):.2f}"
-                    cells.append(f"**{text}**" if (name, strategy) in more else text)
-                lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
-            tables.append("\n".join(lines))
-    return "\n\n".join(tables)
+        groups.setdefault(tuple(result.strategy for result in own), []).append(name)
+    return "\n\n".join(
+        markdown(
+            ["strategy", *across],
+            [[strategy, *(rewards[name, strategy] for name in across)] for strategy in strategies],
+            numbers=len(across),
+        )
+        for strategies, names in groups.items()
+        for across in (names[first : first + WIDEST] for first in range(0, len(names), WIDEST))
+    )
 
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
@@ -202,17 +201,14 @@ def unexplained(results: Sequence[Result]) -> list[Result]:
 
 def causes(results: Sequence[Result]) -> str:
     """Table of the strategies that pay more than a blind guess: by how much, and why."""
-    lines = [
-        "| | strategy | reward | blind guess | terms | why, and the key that ends it |",
-        "|---|---|---:|---:|---|---|",
-    ]
+    rows = []
     for name, own in _by_setting(results).items():
-        guess = next(one.reward for one in own if one.strategy == "blind guess")
-        for one in pays_more(own):
-            terms = ", ".join(f"{term} {value:.2f}" for term, value in one.terms.items() if abs(value) > 5e-3)
-            why = _cause(one) or "**nothing published: a defect**"
-            lines.append(f"| {name} | {one.strategy} | {one.reward:.2f} | {guess:.2f} | {terms} | {why} |")
-    return "\n".join(lines)
+        guess = next(result.reward for result in own if result.strategy == "blind guess")
+        for result in pays_more(own):
+            terms = ", ".join(f"{term} {value:.2f}" for term, value in result.terms.items() if abs(value) > 5e-3)
+            why = _cause(result) or "**nothing published: a defect**"
+            rows.append([name, result.strategy, f"{result.reward:.2f}", f"{guess:.2f}", terms, why])
+    return markdown(["", "strategy", "reward", "blind guess", "terms", "why, and the key that ends it"], rows)
 
 
 def _cause(one: Result) -> str | None:

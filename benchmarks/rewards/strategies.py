@@ -298,8 +298,8 @@ RULES: Sequence[tuple[str, Sequence[str], str]] = (
     (
         "framemind",
         ("a look", "the cheapest look"),
-        "the paper's exploration share of the tool score and its turn bonus (equations 7 and 8), which ask nothing of a "
-        "clip's length; `weights.exploration=0`, `weights.turn=0`",
+        "the paper's exploration share of the tool score and its turn bonus (equations 7 and 8), which ask nothing of "
+        "a clip's length; `weights.exploration=0`, `weights.turn=0`",
     ),
     (
         "framemind",

@@ -37,6 +37,7 @@ from agentic_video.video.sampling import nearest_indices, snapped_indices, unifo
 from agentic_video.video.sizes import fit_within, resize
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
+from benchmarks.tables import table
 from benchmarks.throughput.videos import CODECS, VideoSpec, make_video
 
 BOX = (448, 252)
@@ -250,17 +251,15 @@ def _decord_reader(path: str, threads: int) -> Any | None:
 COLUMNS = ("floor", "store", "store/floor", "decord kept open", "decord at each call", "warm")
 
 
-def table(results: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:
+def figures(results: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:
     """The figures as a Markdown table."""
-    lines = [
-        "| video | task | " + " | ".join(COLUMNS) + " | exact/keyframes |",
-        "|---|---|" + "---:|" * (len(COLUMNS) + 1),
+    columns = (*COLUMNS, "exact/keyframes")
+    rows = [
+        [video, task, *(_cell(ways.get(column)) for column in columns)]
+        for video, tasks in results.items()
+        for task, ways in tasks.items()
     ]
-    for video, tasks in results.items():
-        for task, ways in tasks.items():
-            cells = [_cell(ways.get(column)) for column in (*COLUMNS, "exact/keyframes")]
-            lines.append(f"| {video} | {task} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return table(["video", "task", *columns], rows, numbers=len(columns))
 
 
 def _cell(value: float | None) -> str:
@@ -298,8 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results[spec.name] = time_video(
                 str(path), decoders, 1 if options.quick else options.rounds, not options.no_decord
             )
-            print(table({spec.name: results[spec.name]}).splitlines()[-4:], file=sys.stderr, flush=True)
-    print(table(results))
+            print(figures({spec.name: results[spec.name]}).splitlines()[-4:], file=sys.stderr, flush=True)
+    print(figures(results))
     if options.out is not None:
         machine = {"processors": cpu_limit(), "load": os.getloadavg()[0], "decoders": decoders, "pyav": av.__version__}
         options.out.write_text(json.dumps({"machine": machine, "milliseconds": results}, indent=1) + "\n")

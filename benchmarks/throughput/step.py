@@ -35,6 +35,7 @@ from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.types.frame import ImageRef
 from agentic_video.video.fetch import FrameFetcher
 from agentic_video.video.store_config import StoreConfig
+from benchmarks.tables import size, table
 from benchmarks.throughput.rollouts import (
     SIDES,
     Counts,
@@ -47,7 +48,6 @@ from benchmarks.throughput.rollouts import (
     make_model,
     make_video,
 )
-from benchmarks.throughput.trajectory import size
 
 NODES = 2
 PLAYERS = 2
@@ -204,23 +204,19 @@ def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
     }
 
 
-def table(results: Sequence[dict[str, Any]]) -> str:
+def figures(results: Sequence[dict[str, Any]]) -> str:
     """The figures side by side."""
-    head = ["trajectories", "side", "into TransferQueue", f"out of it, {PASSES} times", "frames to ranks"]
-    head += [
-        "with requests to servers",
-        "fetched by servers",
-        "moved in all",
-        "peak memory",
-        "longest stall",
-        "seconds",
-    ]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for one in results:
-        moved = [one[f"{name}_bytes"] for name in ("put", "got", "fetched", "server", "server_fetched")]
-        cells = [str(one["trajectories"]), one["side"], *map(size, [*moved, sum(moved), one["peak_bytes"]])]
-        lines.append(f"| {' | '.join(cells)} | {one['stall_ms']:.0f} ms | {one['seconds']:.0f} |")
-    return "\n".join(lines)
+    head = (
+        f"trajectories, side, into TransferQueue, out of it {PASSES} times, frames to ranks, with requests to servers, "
+    )
+    head += "fetched by servers, moved in all, peak memory, longest stall, seconds"
+    rows = []
+    for result in results:
+        moved = [result[f"{name}_bytes"] for name in ("put", "got", "fetched", "server", "server_fetched")]
+        sizes = map(size, [*moved, sum(moved), result["peak_bytes"]])
+        last = [f"{result['stall_ms']:.0f} ms", f"{result['seconds']:.0f}"]
+        rows.append([str(result["trajectories"]), result["side"], *sizes, *last])
+    return table(head.split(", "), rows)
 
 
 def main() -> None:
@@ -254,7 +250,7 @@ def main() -> None:
     tq.close()
     ray.shutdown()
     (options.out / "step.json").write_text(json.dumps(results, indent=1))
-    print(table(results))
+    print(figures(results))
 
 
 if __name__ == "__main__":

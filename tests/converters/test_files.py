@@ -106,7 +106,7 @@ def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
     told = list(read(path, tmp_path, Split(())))[-1]
     assert isinstance(told, Problem)
     assert told.where == "t.json row 1"
-    assert "more text after the end: line 2 column 1" in told.message
+    assert "more text after the end" in told.message
     path = touch(tmp_path / "k.json", b'{"v1": {"x": 1}, "v2": {"x": ')
     rows = list(read(path, tmp_path, Split((), keyed=True)))
     assert isinstance(rows[0], Fields)

@@ -27,7 +27,7 @@ MOST_COLUMNS = 40
 """Of the map: where there are more steps, several are one column."""
 
 RAW, SMOOTH = "raw", "smooth"
-"""How a line is drawn; a held-out one by how its episodes were played, see ``HeldOut.how``."""
+"""Styles of a line; a held-out one's is its ``HeldOut.how``."""
 
 _OF_STEP = {REWARD: "mean of a step's episodes", TRAINED: "mean of a step's episodes that were trained on"}
 _METRICS = {
@@ -66,7 +66,7 @@ class Chart:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """What tells runs apart: their folders without what all of them begin and end with."""
+    """Names that tell runs apart: their folders without common first and last parts."""
     parts = [run.folder.parts for run in runs]
     if len(runs) < 2:
         return ["/".join(run[-2:]).lstrip("/") for run in parts]
@@ -76,7 +76,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 
 def _common(paths: Sequence[Sequence[str]]) -> int:
-    """How many parts all paths begin with."""
+    """Number of first parts that all paths share."""
     return sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
@@ -223,8 +223,7 @@ class Column:
 
 
 def lengths_of(episodes: Episodes) -> list[float]:
-    """Each question's video's length in seconds: as a row tells it, else the latest time that was shown of it; 0 where
-    neither is known."""
+    """Length of each question's video in seconds: the row's, else the latest shown time; 0 where neither is known."""
     told = [0.0] * len(episodes.questions)
     latest: dict[str, float] = {}
     for row, looks in zip(episodes.rows, episodes.looks, strict=True):
@@ -237,12 +236,7 @@ def lengths_of(episodes: Episodes) -> list[float]:
 
 
 def map_of(numbers: Iterable[int], episodes: Episodes, lengths: Sequence[float]) -> list[Column]:
-    """Where in the videos some episodes looked, by step.
-
-    Args:
-        numbers: Of the episodes: either all have a step or none has.
-        lengths: Of :func:`lengths_of`.
-    """
+    """Places in the videos that some episodes looked at, by step; either all episodes have a step or none has."""
     members: dict[int | str, list[int]] = {}
     for number in numbers:
         row = episodes.rows[number]
@@ -305,11 +299,7 @@ def table_of(episodes: Episodes) -> list[dict[str, Any]]:
 
 
 def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
-    """All that the page's overview shows, as plain data.
-
-    Args:
-        lengths: Of :func:`lengths_of`.
-    """
+    """Content of the page's overview, as plain data."""
     members: dict[tuple[int, str, bool], list[int]] = {}
     for number in episodes.present:
         row = episodes.rows[number]

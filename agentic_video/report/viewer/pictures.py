@@ -39,7 +39,7 @@ _MOST_MADE = 64
 
 
 def picture_key(ref: FrameRef) -> int | str:
-    """Key of the picture of a shown frame: its number, or text for a region of it and for what a tool made."""
+    """Key of a shown frame's picture: its number, or text for a region of it and for a picture that a tool made."""
     if ref.made:
         return MADE + ref.made
     if ref.crop is None:
@@ -65,14 +65,9 @@ def made_pictures(refs: Iterable[FrameRef], side: int = _MADE_SIDE) -> dict[int 
 
 
 def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: int) -> Strip:
-    """Pictures of some frames of a video.
+    """Make pictures of a video's frames and regions; those that the video lacks are left out and reported.
 
-    Args:
-        store: Decodes.
-        video: The file. Nothing but a regular file is opened: a record may hold any text here.
-        keys: Of frames and regions (:func:`picture_key`); those that the video doesn't have are left out and reported.
-            Pictures that tools made aren't looked for here.
-        side: Longest side in pixels; smaller frames aren't enlarged.
+    A record may hold any text as its video: only a regular file is opened. Smaller frames aren't enlarged.
     """
     try:
         if not Path(video).is_file():

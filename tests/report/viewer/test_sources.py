@@ -8,7 +8,6 @@ from agentic_video.report.viewer.sources import (
     Reader,
     ViewError,
     load_episodes,
-    locate_video,
     read_grouping,
 )
 from agentic_video.types.record import write_record
@@ -54,17 +53,6 @@ def test_a_config_that_says_nothing_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "hydra" / ".hydra").mkdir(parents=True)
     (tmp_path / "hydra" / ".hydra" / "config.yaml").write_text(text)
     assert read_grouping(tmp_path) is None
-
-
-def test_a_video_is_found_by_the_longest_tail_of_its_path(tmp_path: Path) -> None:
-    for name in ("a/clip.mp4", "clip.mp4"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    record = tmp_path / "run" / "step_1.jsonl"
-    assert locate_video("/gone/a/clip.mp4", record, tmp_path) == str(tmp_path / "a/clip.mp4")
-    assert locate_video("/gone/b/clip.mp4", record, tmp_path) == str(tmp_path / "clip.mp4")
-    assert locate_video("../clip.mp4", record, None) == str(tmp_path / "run/../clip.mp4")
-    assert locate_video("bad\0name", record, tmp_path) == str(record.parent / "bad\0name")
 
 
 def test_nothing_to_view_is_said_with_the_first_reason(tmp_path: Path) -> None:

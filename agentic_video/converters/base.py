@@ -32,7 +32,7 @@ class BadPart(RowError):
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConversionProblem:
     """Something that was left out."""
 
     kind: ProblemKind

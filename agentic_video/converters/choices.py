@@ -65,7 +65,9 @@ def split_question(text: str) -> tuple[str, tuple[str, ...]]:
     """
     text = clean(text)
     lines = text.splitlines()
-    marks = [_Mark(number, found[1]) for number, line in enumerate(lines) if (found := _OPTION_LINE.fullmatch(line))]
+    marks = [
+        _OptionMark(number, found[1]) for number, line in enumerate(lines) if (found := _OPTION_LINE.fullmatch(line))
+    ]
     first = _first_option(marks, lambda start, end: "\n".join(lines[start:end]))
     if first is None:
         return _split_line(text)
@@ -84,7 +86,7 @@ def split_question(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _OptionMark:
     """A letter in its dress, and the place (line or character) where it stands."""
 
     place: int
@@ -96,8 +98,8 @@ def _is_complete(letters: Sequence[str]) -> bool:
     return len(letters) >= 2 and sorted(letters) == list(LETTERS[: len(letters)])
 
 
-def _first_option(marks: Sequence[_Mark], between: Callable[[int, int], str]) -> int | None:
-    """Which mark is the first option's, when all marks from it on are options; None where there are no options."""
+def _first_option(marks: Sequence[_OptionMark], between: Callable[[int, int], str]) -> int | None:
+    """Index of the first option's mark, where all marks from it on are options; None without options."""
     letters = [mark.letter for mark in marks]
     starts = [start for start in range(len(marks)) if _is_complete(letters[start:])]
     if not starts:
@@ -131,7 +133,7 @@ def _end_of_options(lines: Sequence[str], last: int) -> int:
 
 def _split_line(text: str) -> tuple[str, tuple[str, ...]]:
     found = list(_INLINE.finditer(text))
-    marks = [_Mark(mark.start(), mark[1]) for mark in found]
+    marks = [_OptionMark(mark.start(), mark[1]) for mark in found]
     first = _first_option(marks, lambda start, end: text[start:end])
     if first is None:
         return text, ()
@@ -150,7 +152,7 @@ def _in_order(texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def in_tags(text: str) -> str:
-    """What stands in the last ``<answer>`` tags, or the text itself where there are none."""
+    """Text in the last ``<answer>`` tags, or all of it without tags."""
     found = _TAGS.findall(text)
     return (found[-1] if found else text).strip()
 

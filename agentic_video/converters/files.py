@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentic_video.converters.base import ConvertError, Fields, Problem, Split
+from agentic_video.converters.base import ConversionProblem, ConvertError, Fields, Split
 from agentic_video.types.row import RowError
 from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.subtitles import SUFFIXES
@@ -110,12 +110,12 @@ def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path
     raise ConvertError(f"--source {source}: no file {' or '.join(patterns)}; see docs/datasets.md for what is needed")
 
 
-def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
+def read(path: Path, root: Path, split: Split) -> Iterator[Fields | ConversionProblem]:
     """The rows of a file below the source's folder, a problem in the place of a row that can't be read."""
     name = str(path.relative_to(root)) if path != root else path.name
     try:
         if path.stat().st_size == 0:
-            rows: Iterator[Fields | Problem] = iter(())
+            rows: Iterator[Fields | ConversionProblem] = iter(())
         elif path.suffix == ".parquet":
             rows = _parquet(path, name, split)
         elif path.suffix in (".csv", ".tsv"):
@@ -128,19 +128,19 @@ def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
         for count, row in enumerate(rows, start=1):  # noqa: B007
             yield row
         if not count:
-            yield Problem("bad_file", name, "the file holds no rows; download it again")
+            yield ConversionProblem("bad_file", name, "the file holds no rows; download it again")
     except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        yield Problem("bad_file", name, f"can't be read: {error}; download it again")
+        yield ConversionProblem("bad_file", name, f"can't be read: {error}; download it again")
 
 
-def _row(raw: Any, where: str, number: int, key: str = "") -> Fields | Problem:
+def _row(raw: Any, where: str, number: int, key: str = "") -> Fields | ConversionProblem:
     try:
         return Fields(raw, where, key, number=number)
     except RowError as error:
-        return Problem("bad_row", where, str(error))
+        return ConversionProblem("bad_row", where, str(error))
 
 
-def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | Problem]:
+def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | ConversionProblem]:
     with pq.ParquetFile(path) as file:
         columns = [column for column in file.schema_arrow.names if column not in split.skip_columns]
         number = 0
@@ -150,17 +150,17 @@ def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | Problem]:
                 number += 1
 
 
-def _csv(path: Path, name: str) -> Iterator[Fields | Problem]:
+def _csv(path: Path, name: str) -> Iterator[Fields | ConversionProblem]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
         for number, raw in enumerate(reader):
             if None in raw:
-                yield Problem("bad_row", f"{name} row {number}", "has more cells than the header")
+                yield ConversionProblem("bad_row", f"{name} row {number}", "has more cells than the header")
             else:
                 yield _row(raw, f"{name} row {number}", number)
 
 
-def _text(path: Path, name: str) -> Iterator[Fields | Problem]:
+def _text(path: Path, name: str) -> Iterator[Fields | ConversionProblem]:
     """The lines of a text file, each as a row with the one field ``line``."""
     row = 0
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
@@ -185,7 +185,7 @@ def read_extra(source: Path, split: Split, output: Path) -> dict[str, Any]:
     return value
 
 
-def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | ConversionProblem]:
     """Rows of an array, of an object of objects, of json lines, or one row that is an object over several lines.
 
     An array is decoded element by element: what precedes a damage is kept.
@@ -205,14 +205,14 @@ def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
             try:
                 raw = json.loads(line)
             except json.JSONDecodeError as error:
-                yield Problem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
+                yield ConversionProblem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
             except RecursionError:
-                yield Problem("bad_row", where, "is not json: it is nested too deeply")
+                yield ConversionProblem("bad_row", where, "is not json: it is nested too deeply")
             else:
                 yield _row(raw, where, row)
 
 
-def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | ConversionProblem]:
     position, number, close = _skip(text, _skip(text, 0) + 1), 0, "}" if keyed else "]"
     while text[position : position + 1] != close:
         key = ""
@@ -238,8 +238,8 @@ def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Probl
         yield _broken(name, number, ValueError(f"more text after the end: {after[:20]!r}"))
 
 
-def _broken(name: str, number: int, error: Exception) -> Problem:
-    return Problem(
+def _broken(name: str, number: int, error: Exception) -> ConversionProblem:
+    return ConversionProblem(
         "bad_file", f"{name} row {number}", f"damaged from here on, the rest is left out ({error}); download it again"
     )
 

@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from agentic_video.converters.base import (
     BadPart,
+    ConversionProblem,
     Converter,
     ConvertError,
     Fields,
-    Problem,
     ProblemKind,
     Question,
     Split,
@@ -67,7 +67,7 @@ class Report:
     sample: int | None  # how many were drawn from all good rows; None where none were
     counts: dict[str, int]
     notes: dict[str, int]  # other counts, e.g. rows without subtitles
-    problems: list[Problem]  # what was left out, and why
+    problems: list[ConversionProblem]  # what was left out, and why
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,22 @@ class _Conversion:
     """Rows and problems of a split."""
 
     made: list[_ConvertedRow] = field(default_factory=list)  # the rows
-    problems: list[Problem] = field(default_factory=list)  # why there are no others
+    problems: list[ConversionProblem] = field(default_factory=list)  # why there are no others
     # for each video's file the published paths that it was found by, with the place of each one's first row
     takers: dict[Path, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     _seen: dict[str, str] = field(default_factory=dict)
 
-    def video_of(self, question: Question, where: str, folder: VideoFolder, repeated: bool) -> FoundVideo | Problem:
+    def video_of(
+        self, question: Question, where: str, folder: VideoFolder, repeated: bool
+    ) -> FoundVideo | ConversionProblem:
         """A question's video, or why it has none; an id may be repeated."""
         if question.id in self._seen and not repeated:
-            return Problem("duplicate_id", where, f"id {question.id!r} is taken by {self._seen[question.id]}")
+            return ConversionProblem("duplicate_id", where, f"id {question.id!r} is taken by {self._seen[question.id]}")
         self._seen[question.id] = where
         try:
             video = folder.find(question.videos, question.exact_video)
         except FileNotFoundError as error:
-            return Problem("missing_video", where, str(error))
+            return ConversionProblem("missing_video", where, str(error))
         self.takers[video.path].setdefault(question.videos[0], where)
         return video
 
@@ -185,9 +187,9 @@ def _check_options(
 
 
 def _collect(
-    questions: Iterable[tuple[str, Question | Problem]],
+    questions: Iterable[tuple[str, Question | ConversionProblem]],
     folder: VideoFolder,
-    make: Callable[[Question, str, FoundVideo], _ConvertedRow | Problem],
+    make: Callable[[Question, str, FoundVideo], _ConvertedRow | ConversionProblem],
     limit: int | None,
     tick: Callable[[], Any],
 ) -> _Conversion:
@@ -198,8 +200,8 @@ def _collect(
         full = limit is not None and len(found.made) >= limit
         if full and not in_part:
             break
-        result: FoundVideo | _ConvertedRow | Problem
-        if isinstance(question, Problem):
+        result: FoundVideo | _ConvertedRow | ConversionProblem
+        if isinstance(question, ConversionProblem):
             result = question
         else:
             tick()
@@ -210,7 +212,7 @@ def _collect(
         if isinstance(result, _ConvertedRow):
             in_part = in_part or not result.video.whole
             found.made.append(result)
-        elif isinstance(result, Problem) and not full:
+        elif isinstance(result, ConversionProblem) and not full:
             found.problems.append(result)
     return found
 
@@ -223,7 +225,7 @@ def _make(
     question: Question,
     where: str,
     video: FoundVideo,
-) -> _ConvertedRow | Problem:
+) -> _ConvertedRow | ConversionProblem:
     """The row of a question, or why there is none."""
     try:
         row = _row(converter, question, split, where, _relative(video.path, output))
@@ -233,21 +235,21 @@ def _make(
                 row["extra_info"]["subtitle_offset"] = question.subtitle_offset
         text = spoken.text(question, video.path) if spoken.which is not None else None
     except RowError as error:
-        return Problem("bad_row", where, str(error))
+        return ConversionProblem("bad_row", where, str(error))
     except (OSError, ValueError) as error:
-        return Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}")
+        return ConversionProblem("bad_subtitles", where, f"{question.subtitles[0]}: {error}")
     except VideoError as error:  # its length must be known
-        return Problem("missing_video", where, str(error))
+        return ConversionProblem("missing_video", where, str(error))
     return _ConvertedRow(row if text is None else _with_subtitles(row, text), video, question.videos[0], text)
 
 
 def _questions(
     converter: Converter, name: str, split: Split, files: list[Path], source: Path, extra: Mapping[str, Any]
-) -> Iterator[tuple[str, Question | Problem]]:
+) -> Iterator[tuple[str, Question | ConversionProblem]]:
     """All questions of a split with their places."""
     for path in files:
         for fields in read(path, source, split):
-            if isinstance(fields, Problem):
+            if isinstance(fields, ConversionProblem):
                 yield fields.where, fields
                 continue
             fields.extra = extra
@@ -261,9 +263,9 @@ def _questions(
                 yield fields.where, _problem(fields, error)
 
 
-def _problem(fields: Fields, error: RowError) -> Problem:
+def _problem(fields: Fields, error: RowError) -> ConversionProblem:
     kinds: dict[type[RowError], ProblemKind] = {UnsupportedRow: "unsupported", BadPart: "bad_part"}
-    return Problem(kinds.get(type(error), "bad_row"), fields.where, str(error))
+    return ConversionProblem(kinds.get(type(error), "bad_row"), fields.where, str(error))
 
 
 def _row(converter: Converter, question: Question, split: str, where: str, video: str) -> dict[str, Any]:
@@ -299,7 +301,7 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
 
 def _uncontested(
     made: list[_ConvertedRow], takers: Mapping[Path, Mapping[str, str]], root: Path
-) -> tuple[list[_ConvertedRow], list[Problem]]:
+) -> tuple[list[_ConvertedRow], list[ConversionProblem]]:
     """Rows without those whose video was found by a part of its path, where another published path may mean it too."""
     kept, problems = [], []
     for row in made:
@@ -312,7 +314,7 @@ def _uncontested(
             f"video {row.name!r} may be '{row.video.path.relative_to(root)}', and so may {other!r} ({place}); "
             "keep their folders below --videos"
         )
-        problems.append(Problem("missing_video", row.row["extra_info"]["source_row"], message))
+        problems.append(ConversionProblem("missing_video", row.row["extra_info"]["source_row"], message))
     return kept, problems
 
 

@@ -193,7 +193,7 @@ def _gap(changes: Mapping[str, Change]) -> str:
     if gap is not None and gap.latest >= LEAST_GAP and gap.rise > 0 and gap.latest >= 3 * gap.first:
         return (
             f"engine and actor move apart: probabilities differed by {gap.first:.1e} at first, by {gap.latest:.1e} "
-            "now. The update learns from a policy that isn't the one that acts: check the sync of weights and precision"
+            "now. The update learns from another policy than the one acting: check the sync of weights and precision"
         )
     turns = {int(key.rsplit("/", 1)[1]): change for key, change in changes.items() if key.startswith(GAP_OF_TURN)}
     if len(turns) < 2:

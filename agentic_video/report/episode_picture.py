@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from agentic_video.report.viewer.pictures import Strip, made_pictures, make_strip, picture_key
+from agentic_video.report.viewer.pictures import FrameStrip, made_pictures, make_strip, picture_key
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, recorded_frames
 from agentic_video.video.store import FrameStore
@@ -65,10 +65,10 @@ def draw_record(record: Record, store: FrameStore) -> Image.Image:
     return draw_episode(record, replace(strip, pictures={**strip.pictures, **made_pictures(shown, THUMB)}))
 
 
-def draw_episode(record: Record, strip: Strip) -> Image.Image:
+def draw_episode(record: Record, strip: FrameStrip) -> Image.Image:
     """Draw a record with given pictures, :data:`WIDTH` pixels wide and at most :data:`MAX_HEIGHT` high."""
     qa, trajectory, rewards = record.qa, record.trajectory, record.rewards
-    sheet = _Sheet()
+    sheet = _Canvas()
     right = rewards.get("acc", 0.0) >= 0.5
     sheet.text(
         f"{'right' if right else 'wrong'}, reward {rewards.get('reward', 0.0):.2f}, end: {trajectory.end.value}, "
@@ -79,7 +79,7 @@ def draw_episode(record: Record, strip: Strip) -> Image.Image:
     if terms:
         sheet.text("reward: " + ", ".join(f"{name} {value:.2f}" for name, value in terms.items()), _GREY)
     question_class = qa.extra.get("class")
-    sheet.text(", ".join(str(one) for one in (qa.data_source, question_class, qa.id) if one), _GREY)
+    sheet.text(", ".join(str(name) for name in (qa.data_source, question_class, qa.id) if name), _GREY)
     sheet.text(f"Question: {qa.question}")
     for number, option in enumerate(qa.options[:MAX_OPTIONS]):
         sheet.text(f"{chr(65 + number)}. {option}")
@@ -176,7 +176,7 @@ def _font() -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(file), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
 
 
-class _Sheet:
+class _Canvas:
     """A picture that is written from top to bottom."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class _Sheet:
         self._draw.line((_MARGIN, self._y, WIDTH - _MARGIN, self._y), fill=_EMPTY)
         self._y += 4
 
-    def frames(self, parts: Sequence[RecordedPart], strip: Strip) -> None:
+    def frames(self, parts: Sequence[RecordedPart], strip: FrameStrip) -> None:
         refs = thin(_refs(parts), MAX_FRAMES)
         columns = (WIDTH - 2 * _MARGIN) // _CELL
         for start in range(0, len(refs), columns):

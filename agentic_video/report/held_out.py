@@ -30,7 +30,7 @@ class HeldOutScore:
     """Scores of one episode of a validation."""
 
     data_source: str  # of its question
-    greedy: bool  # whether it took the likeliest token each time
+    greedy: bool  # greedy decoding
     question: str  # the id of its row
     video: str  # what the question is about
     accuracy: float  # the answer's grade, 0 to 1
@@ -150,11 +150,11 @@ def _paired_error(scores: Scores, steps: Sequence[int], source: str, how: str, f
     if len(steps) < 2 or steps[0] not in scores or steps[-1] not in scores:
         return None
     first, last = (
-        [one for one in scores[step] if one.data_source == source and one.greedy == (how == GREEDY)]
+        [score for score in scores[step] if score.data_source == source and score.greedy == (how == GREEDY)]
         for step in (steps[0], steps[-1])
     )
     before, after = _by_question(first, figure), _by_question(last, figure)
-    rise = paired_difference(after, before, {one.question: one.video for one in (*first, *last)})
+    rise = paired_difference(after, before, {score.question: score.video for score in (*first, *last)})
     return rise.error if rise.questions >= SHARED * max(len(before), len(after)) else None
 
 

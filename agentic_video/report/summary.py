@@ -60,8 +60,7 @@ def draw_curve(
     values: Sequence[float],
     title: str,
     file: Path,
-    # accuracies to be drawn beside it, on an axis of their own: steps and values by name
-    held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,
+    held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,  # steps and values by name
 ) -> None:
     """Draw reward by step, raw and smoothed, as a PNG, with held-out accuracies on an axis of their own."""
     import matplotlib
@@ -77,10 +76,10 @@ def draw_curve(
     axes.grid(alpha=0.3)
     lines, names = axes.get_legend_handles_labels()
     if drawn := {name: points for name, points in (held_out or {}).items() if len(points[0]) > 1}:
-        beside = axes.twinx()
-        beside.set(ylabel="held-out accuracy", ylim=(0, 1))
+        held = axes.twinx()
+        held.set(ylabel="held-out accuracy", ylim=(0, 1))
         for number, (name, (at, accuracies)) in enumerate(drawn.items()):
-            lines += beside.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
+            lines += held.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
             names.append(f"accuracy, held out, {name}" if len(drawn) > 1 else "accuracy, held out")
     axes.legend(lines, names, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncol=2)
     figure.tight_layout()
@@ -257,11 +256,11 @@ def write_summary(folder: Path) -> str:
     seconds, peak = (noted(record, key, folder, left_out) for key in ("seconds", "peak_bytes"))
     scores = read_scores(folder / "episodes")
     held_out = held_out_accuracies(metrics, scores)
-    one_source = len({one.source for one in held_out}) == 1
-    beside = {one.how if one_source else one.name: (one.steps, one.values) for one in held_out}
+    one_source = len({scored.source for scored in held_out}) == 1
+    curves = {scored.how if one_source else scored.name: (scored.steps, scored.values) for scored in held_out}
     curve = ["No step has a mean reward that can be drawn.", ""]
     if rewards:
-        draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
+        draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", curves)
         first, last = thirds(rewards)
         rise, error = trend(rewards)
         spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
@@ -279,8 +278,8 @@ def write_summary(folder: Path) -> str:
         *_paragraphs([left_out_text(left_out)]),
         *_paragraphs(_not_counted(found, metrics)),
         # First, as they tell most: the same questions each time, and many more of them than a step has.
-        *(text for one in held_out for text in (f"Held-out accuracy, {one}.", "")),
-        *(text for one in held_out_rewards(metrics, scores) for text in (f"Held-out reward, {one}.", "")),
+        *_paragraphs([f"Held-out accuracy, {scored}" for scored in held_out]),
+        *_paragraphs([f"Held-out reward, {scored}" for scored in held_out_rewards(metrics, scores)]),
         *curve,
         "The other figures are about the episodes that were trained on: dynamic sampling leaves out the groups in "
         "which all rewards are the same.",

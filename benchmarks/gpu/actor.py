@@ -30,7 +30,7 @@ class ActorSetting:
     model: Path  # folder of its checkpoint
     device: str  # ``cuda`` or ``cpu``
     tokens: int  # most tokens of a micro-batch
-    # what it computes in: ``bfloat16`` (float32 master weights beside it, as in the recipes) or ``float32``
+    # what it computes in: ``bfloat16`` (with float32 master weights, as in the recipes) or ``float32``
     dtype: str = "bfloat16"
     fused: bool = False  # verl's fused kernels (``actor_rollout_ref.model.use_fused_kernels``)
     # of adapters in the language model; 0 trains all weights. With adapters the base weights are bfloat16
@@ -114,22 +114,22 @@ class Actor:
 
         rows: dict[str, list[Any]] = {"position_ids": [], "multi_modal_inputs": []}
         if shown is None:
-            shown = [[Frame(at, float(at), image) for at, image in enumerate(one.images)] for one in episodes]
+            shown = [[Frame(at, float(at), image) for at, image in enumerate(episode.images)] for episode in episodes]
         for episode, visuals in zip(episodes, shown, strict=True):
             ids = torch.tensor(episode.ids, dtype=torch.int64)
             positions, inputs = model_inputs(self.processor, ids, visuals)
             rows["position_ids"].append(positions)
             rows["multi_modal_inputs"].append(inputs)
         fields = {
-            "prompts": [one.prompt for one in episodes],
-            "responses": [one.response for one in episodes],
-            "response_mask": [one.mask for one in episodes],
-            "loss_mask": [one.mask for one in episodes],
-            "input_ids": [one.ids for one in episodes],
+            "prompts": [episode.prompt for episode in episodes],
+            "responses": [episode.response for episode in episodes],
+            "response_mask": [episode.mask for episode in episodes],
+            "loss_mask": [episode.mask for episode in episodes],
+            "input_ids": [episode.ids for episode in episodes],
         }
         nested = {
             name: torch.nested.as_nested_tensor(
-                [torch.tensor(one, dtype=torch.int64) for one in values], layout=torch.jagged
+                [torch.tensor(sequence, dtype=torch.int64) for sequence in values], layout=torch.jagged
             )
             for name, values in fields.items()
         }
@@ -151,11 +151,12 @@ class Actor:
         import torch
 
         data = batch.copy()
-        old_nested = torch.nested.as_nested_tensor([one.float() for one in old], layout=torch.jagged)
+        old_nested = torch.nested.as_nested_tensor([values.float() for values in old], layout=torch.jagged)
         data["old_log_probs"] = old_nested
         data["ref_log_prob"] = old_nested.clone()
         data["advantages"] = torch.nested.as_nested_tensor(
-            [torch.full((len(one),), value) for one, value in zip(old, advantages, strict=True)], layout=torch.jagged
+            [torch.full((len(values),), value) for values, value in zip(old, advantages, strict=True)],
+            layout=torch.jagged,
         )
         return data
 
@@ -227,7 +228,7 @@ def _number(value: Any) -> float | None:
     if hasattr(value, "aggregate"):
         value = value.aggregate()
     if isinstance(value, list | tuple):
-        numbers = [one for one in map(_number, value) if one is not None]
+        numbers = [number for number in map(_number, value) if number is not None]
         return math.fsum(numbers) / len(numbers) if numbers else None
     try:
         return float(value)

@@ -40,7 +40,7 @@ def checkpoint_of(
     parts = [
         model,
         dtype,
-        *(str(one) for one in (layers, vision_layers) if one),
+        *(str(depth) for depth in (layers, vision_layers) if depth),
         *(f"{k}-{v}" for k, v in more.items()),
     ]
     name = "-".join(parts)
@@ -62,7 +62,7 @@ def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float
     """
     if not all(map(math.isfinite, [*rollout, *actor])):
         raise ValueError("a log-probability isn't finite")
-    left, right = [math.exp(one) for one in rollout], [math.exp(one) for one in actor]
+    left, right = [math.exp(value) for value in rollout], [math.exp(value) for value in actor]
     differences = [abs(a - b) for a, b in zip(left, right, strict=True)]
     return {
         "tokens": len(differences),
@@ -232,7 +232,7 @@ def one_depth(
     finally:
         actor.close()
     seconds = min(run[0] for run in runs)
-    said = [[index for index, kept in enumerate(one.mask) if kept] for one in made]
+    said = [[index for index, kept in enumerate(episode.mask) if kept] for episode in made]
     before, after = (
         statistics.fmean(float(values[index]) for values, kept in zip(lists, said, strict=True) for index in kept)
         for lists in (old, new)

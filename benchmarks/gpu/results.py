@@ -68,10 +68,10 @@ def rows_agreement(name: str, result: Entry) -> list[list[str]]:
 def rows_actor(name: str, result: Entry) -> list[list[str]]:
     """Rows of :func:`benchmarks.gpu.measure.actor_update`: one for each depth, and the whole model as reckoned."""
     rows = []
-    for one in result["depths"]:
-        memory = [gib(one.get("resident")), gib(one.get("peak_allocated"))]
-        rate = [f"{one['seconds']:.2f}", f"{one['tokens_per_second']:.0f}"]
-        rows.append([name, str(one["layers"]), str(one["tokens"]), *memory, *rate, one["attention"]])
+    for depth in result["depths"]:
+        memory = [gib(depth.get("resident")), gib(depth.get("peak_allocated"))]
+        rate = [f"{depth['seconds']:.2f}", f"{depth['tokens_per_second']:.0f}"]
+        rows.append([name, str(depth["layers"]), str(depth["tokens"]), *memory, *rate, depth["attention"]])
     if whole := result.get("whole"):
         memory = [gib(whole["resident"]), gib(whole["peak"])]
         label = f"{whole['layers']}, reckoned for {whole['gpus']} GPUs"
@@ -204,7 +204,7 @@ def verdict(known: Mapping[str, Any], names: Sequence[str]) -> str:
     passed = [name for name, state in states.items() if state == "passed"]
     said = [f"verdict: {len(passed)} of {len(names)} cells passed"]
     for state in (*STATES[1:], "not run"):
-        if found := [name for name, one in states.items() if one == state]:
+        if found := [name for name, found_state in states.items() if found_state == state]:
             said.append(f"{len(found)} {state} ({', '.join(found)})")
     return "; ".join(said)
 

@@ -1,8 +1,8 @@
 """A verdict on a GPU, from one command: ``python benchmarks/gpu/run.py``.
 
-Each cell is measured in a process of its own, with a time limit; one that fails stops no other. What passed is kept:
-the same command goes on with the rest. Nothing is downloaded. Without a GPU the same measurements run small on the CPU,
-which tries this program and says nothing about a GPU.
+Each cell is measured in a process of its own, with a time limit; one that fails stops no other. Passed cells are
+kept, and the same command continues with the rest. Nothing is downloaded. Without a GPU the same measurements run small
+on the CPU, which tries this program and says nothing about a GPU.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def environment_of(device: str) -> dict[str, str]:
         for name in LAPTOP_ENV:
             if name not in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS"):
                 environment.pop(name, None)
-    if not any(one.value == PLUGIN for one in entry_points(group="verl.plugins")):
+    if not any(plugin.value == PLUGIN for plugin in entry_points(group="verl.plugins")):
         # run from a checkout that isn't installed
         environment["VERL_USE_EXTERNAL_MODULES"] = PLUGIN
     return environment
@@ -57,7 +57,7 @@ def run_cell(name: str, device: str, out: Path, layers: Sequence[int]) -> int:
     """Measure a cell in this process, and write ``state``, ``reason`` and ``result`` to its file."""
     from benchmarks.gpu.cells import cells_for
 
-    cell = next(one for one in cells_for(device, layers) if one.name == name)
+    cell = next(cell for cell in cells_for(device, layers) if cell.name == name)
     entry: dict[str, Any] = {"state": "failed", "reason": "", "result": None}
     try:
         entry["result"] = cell.make(out / "scratch", device, **cell.parameters)
@@ -180,10 +180,10 @@ def main(words: Sequence[str] | None = None) -> int:
     from benchmarks.gpu.cells import cells_for
 
     cells = [
-        one for one in cells_for(device.kind, arguments.layers) if arguments.full or not one.long or arguments.cells
+        cell for cell in cells_for(device.kind, arguments.layers) if arguments.full or not cell.long or arguments.cells
     ]
-    names = chosen([one.name for one in cells], arguments.cells)
-    cells = [one for one in cells if one.name in names]
+    names = chosen([cell.name for cell in cells], arguments.cells)
+    cells = [cell for cell in cells if cell.name in names]
     about = facts(device)
     print(f"{device.kind}: {results.described(about)}", flush=True)
     if elsewhere := results.others(results.read(file), about):

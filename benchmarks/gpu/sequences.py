@@ -15,7 +15,7 @@ class Turn:
     """Observation of a turn, and the length of the reply."""
 
     images: int  # frames
-    words: int  # tokens of text beside them
+    words: int  # tokens of text
     says: int  # tokens that the model says
 
 
@@ -65,13 +65,13 @@ def make_sequence(
 ) -> Episode:
     """An episode of random plain tokens and frames."""
     special = {VISION_START, VISION_END, "<|image_pad|>"}
-    start, end, pad = (tokenizer.convert_tokens_to_ids(one) for one in (VISION_START, VISION_END, "<|image_pad|>"))
-    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(one) for one in special)}
-    plain = [one for one in range(min(len(tokenizer), 256)) if one not in barred]
+    start, end, pad = (tokenizer.convert_tokens_to_ids(token) for token in (VISION_START, VISION_END, "<|image_pad|>"))
+    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(token) for token in special)}
+    plain = [token for token in range(min(len(tokenizer), 256)) if token not in barred]
     generator = np.random.default_rng(seed)
 
     def words(count: int) -> list[int]:
-        return [plain[one] for one in generator.integers(0, len(plain), count)]
+        return [plain[token] for token in generator.integers(0, len(plain), count)]
 
     made = Episode(images=noise(sum(turn.images for turn in turns), size, seed))
     for number, turn in enumerate(turns):

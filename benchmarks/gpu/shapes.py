@@ -135,7 +135,7 @@ def model_config(
     for key in ("fullatt_block_indexes", "deepstack_visual_indexes"):
         if key in vision:
             # A shallow tower has as many of these layers as fit, the last one among them.
-            vision[key] = [one for one in vision[key] if one < depth] or [depth - 1]
+            vision[key] = [layer for layer in vision[key] if layer < depth] or [depth - 1]
     configs: dict[str, Any] = {"qwen2_5_vl": Qwen2_5_VLConfig, "qwen3_vl": Qwen3VLConfig}
     config = configs[shape.family](
         text_config=text,
@@ -254,14 +254,14 @@ def parameters(name: str, layers: int | None = None) -> dict[str, int]:
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(config)
     counted = {"embedding": 0, "head": 0, "layer": 0, "vision": 0}
-    for path, one in model.named_parameters():
+    for path, weights in model.named_parameters():
         parts = path.split(".")
         if "visual" in parts:
-            counted["vision"] += one.numel()
+            counted["vision"] += weights.numel()
         elif "embed_tokens" in parts:
-            counted["embedding"] += one.numel()
+            counted["embedding"] += weights.numel()
         elif "lm_head" in parts:
-            counted["head"] += one.numel()
+            counted["head"] += weights.numel()
         elif "layers" in parts and parts[parts.index("layers") + 1] == "0":
-            counted["layer"] += one.numel()
+            counted["layer"] += weights.numel()
     return counted

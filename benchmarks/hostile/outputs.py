@@ -165,7 +165,7 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        # Beside an episode it says as hostile things, and ends with what is right.
+        # Side queries get the same hostile text, and then the right answer.
         policy = ScriptedPolicy(_script(turns), _beside(turns[0] + "<answer>B</answer>"))
         started = time.perf_counter()
         try:
@@ -204,7 +204,7 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
     for part in done:
         said[part["system"]] += part["outputs"]
     while left := {name: count - had for name, had in said.items() if had < count}:
-        name = max(left, key=lambda one: left[one])
+        name = max(left, key=lambda system: left[system])
         part = asyncio.run(_part(name, seed, said[name], min(PART, left[name])))
         said[name] += part["outputs"]
         yield part

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.hostile import videos
 
 KINDS = ("videos", "outputs", "soak")
-"""Modules beside this one, imported when run: their imports would count as a child's memory."""
+"""Modules of this folder, imported when run: their imports would count as a child's memory."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -126,9 +126,9 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
 
 def _pid_of_store() -> int:
     found = []
-    for one in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended since
-            found += [one.pid] * any("ray::StoreActor" in word for word in one.cmdline())
+            found += [child.pid] * any("ray::StoreActor" in word for word in child.cmdline())
     (store,) = found
     return int(store)
 

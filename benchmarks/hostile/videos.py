@@ -306,7 +306,7 @@ def read_files(files: Sequence[str], tell: Callable[[dict[str, Any]], None], con
     for start in range(0, len(files), AT_A_TIME):
         some = files[start : start + AT_A_TIME]
         tell({"begins": start, "next": start + len(some)})
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         begun = time.monotonic()
 
         async def all_of_them(some: Sequence[str] = some) -> list[str]:

@@ -33,7 +33,7 @@ class Variant:
     system: str  # name of the recipe
     claim: str = ""  # what the paper says would happen
     overrides: tuple[str, ...] = ()  # what is different from the recipe's laptop profile
-    start: Start = "sft"  # the checkpoint that GRPO goes on from
+    start: Start = "sft"  # the checkpoint that GRPO starts from
     cold_start: str = ""  # a fault of the demonstrations that it starts from; by default the recipe's own
     beside: str = "chain"  # the variant that it is compared with
     # overrides by name, with which the result is measured once more (an evaluation budget of its own)
@@ -223,17 +223,17 @@ _TRIED_IN_SEARCH = {
 # There a step makes several updates as it is, every demonstration looks, and EVA's GRPO goes on from SFT.
 SEARCH_ABLATIONS = tuple(
     replace(
-        one,
-        name=f"search-{_TRIED_IN_SEARCH[one.name]}",
-        overrides=tuple(override for override in one.overrides if override not in _THREE_UPDATES),
-        start="kto" if one.name == "no-kto" else one.start,
+        variant,
+        name=f"search-{_TRIED_IN_SEARCH[variant.name]}",
+        overrides=tuple(override for override in variant.overrides if override not in _THREE_UPDATES),
+        start="kto" if variant.name == "no-kto" else variant.start,
         cold_start="",
         beside="search",
-        budgets=_SEARCH_VIEWS if one.budgets else (),
+        budgets=_SEARCH_VIEWS if variant.budgets else (),
         searched=True,
     )
-    for one in ABLATIONS
-    if one.name in _TRIED_IN_SEARCH
+    for variant in ABLATIONS
+    if variant.name in _TRIED_IN_SEARCH
 )
 """Claims that the first world can't show: there no question can be guessed without a look, and a look never misses."""
 

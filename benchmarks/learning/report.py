@@ -60,15 +60,17 @@ def plain(values: Sequence[float]) -> str:
 
 def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
     """The results of a variant, one for each seed, in the seeds' order."""
-    found = [one for one in results if (one["system"], one["variant"]) == (system, variant)]
-    return sorted(found, key=lambda one: int(one["seed"]))
+    found = [result for result in results if (result["system"], result["variant"]) == (system, variant)]
+    return sorted(found, key=lambda result: int(result["seed"]))
 
 
 def same_seeds(results: Sequence[Result], system: str, variant: str, beside: str) -> tuple[list[Result], list[Result]]:
     """The results of two variants, as :func:`of` gives them, for the seeds that both have."""
     changed, compared = of(results, system, variant), of(results, system, beside)
-    seeds = {one["seed"] for one in changed} & {one["seed"] for one in compared}
-    return [one for one in changed if one["seed"] in seeds], [one for one in compared if one["seed"] in seeds]
+    seeds = {result["seed"] for result in changed} & {result["seed"] for result in compared}
+    return [result for result in changed if result["seed"] in seeds], [
+        result for result in compared if result["seed"] in seeds
+    ]
 
 
 def other_starts(changed: Sequence[Result], compared: Sequence[Result]) -> list[int]:
@@ -78,14 +80,16 @@ def other_starts(changed: Sequence[Result], compared: Sequence[Result]) -> list[
     than its key. Pairs that differ on purpose or whose grades aren't known are left out.
     """
     pairs = zip(changed, compared, strict=True)
-    grades = [[one["stages"]["sft"].get("greedy", {}).get("answers") for one in pair] for pair in pairs]
+    grades = [[result["stages"]["sft"].get("greedy", {}).get("answers") for result in pair] for pair in pairs]
     differ = (None not in pair and pair[0] != pair[1] for pair in grades)
-    return [one["seed"] for one, other in zip(changed, differ, strict=True) if other and not one.get("cold_start")]
+    return [
+        result["seed"] for result, other in zip(changed, differ, strict=True) if other and not result.get("cold_start")
+    ]
 
 
 def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
     """One figure of a stage, by seed."""
-    return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
+    return [result["stages"][stage][kind][key] for result in found if stage in result["stages"]]
 
 
 def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
@@ -105,8 +109,8 @@ def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: 
     """Gains of accuracy from one stage to another, seed by seed, in points of a percent, each with its standard error
     over the questions that both answered where their grades are known."""
     errors: list[float | None] = []
-    for one, other in zip(before, after, strict=True):
-        first, last = one["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
+    for result, other in zip(before, after, strict=True):
+        first, last = result["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
         # each question is about another video
         known = first is not None and last is not None
         errors.append(clustered_error(points(first, last), range(len(first))) if known else None)
@@ -117,7 +121,7 @@ def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: 
 def chain_table(results: Sequence[Result]) -> str:
     """Every stage of every system's chain."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for system in dict.fromkeys(result["system"] for result in results):
         found = of(results, system, "chain")
         for stage in STAGES:
             if not figures(found, stage, "sampled", "accuracy"):
@@ -151,10 +155,10 @@ def chain_table(results: Sequence[Result]) -> str:
 def gain_table(results: Sequence[Result]) -> str:
     """Gain of GRPO over SFT, and minutes of the chain."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for system in dict.fromkeys(result["system"] for result in results):
         if found := of(results, system, "chain"):
             gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
-            minutes = [(one["seconds"] + sum(one["seconds_before"].values())) / 60 for one in found]
+            minutes = [(result["seconds"] + sum(result["seconds_before"].values())) / 60 for result in found]
             by_seed = gained(found, "sft", found, "grpo", "sampled")
             rows.append([system, plain(gains), by_seed, ", ".join(f"{minute:.1f}" for minute in minutes)])
     return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
@@ -163,10 +167,10 @@ def gain_table(results: Sequence[Result]) -> str:
 def class_table(results: Sequence[Result]) -> str:
     """Calls by class of question, before and after GRPO."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for system in dict.fromkeys(result["system"] for result in results):
         found = of(results, system, "chain")
         for stage in ("sft", "grpo"):
-            if calls := [one["stages"][stage]["sampled"]["calls"] for one in found]:
+            if calls := [result["stages"][stage]["sampled"]["calls"] for result in found]:
                 rows.append(
                     [
                         system,
@@ -183,8 +187,10 @@ def class_table(results: Sequence[Result]) -> str:
 def ablation_table(results: Sequence[Result]) -> str:
     """Each claim and the variant it is compared with, on the same seeds."""
     rows = []
-    claims = [one for one in results if one["variant"] != "chain" and one["claim"]]
-    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in claims):
+    claims = [result for result in results if result["variant"] != "chain" and result["claim"]]
+    for system, variant, beside in dict.fromkeys(
+        (result["system"], result["variant"], result["beside"]) for result in claims
+    ):
         changed, compared = same_seeds(results, system, variant, beside)
         if not changed:
             continue
@@ -229,27 +235,29 @@ def ablation_table(results: Sequence[Result]) -> str:
 def search_table(results: Sequence[Result]) -> str:
     """Before and after GRPO where no demonstration shows how the event is found; then with one key changed."""
     rows = []
-    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+    for system, variant in dict.fromkeys(
+        (result["system"], result["variant"]) for result in results if is_search(result)
+    ):
         found = of(results, system, variant)
         for stage in ("sft", "grpo") if variant == SEARCH else ("kto", "grpo"):
             if stage not in found[0]["stages"]:
                 continue
             changed = variant.removeprefix(SEARCH) if stage == "grpo" else ""
             for kind in ("greedy", "sampled"):
-                measured = [one["stages"][stage][kind] for one in found]
+                measured = [result["stages"][stage][kind] for result in found]
                 rows.append(
                     [
                         system,
                         TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " "),
                         kind,
                         str(len(found)),
-                        percent([one["accuracy"] for one in measured]),
+                        percent([result["accuracy"] for result in measured]),
                         gained(found, "sft", found, stage, kind) if stage != "sft" else "",
-                        plain([one["searched"]["looks"] for one in measured]),
+                        plain([result["searched"]["looks"] for result in measured]),
                     ]
                 )
                 for key in list(SEARCHED)[1:]:
-                    known = [one["searched"][key] for one in measured if one["searched"][key] is not None]
+                    known = [result["searched"][key] for result in measured if result["searched"][key] is not None]
                     rows[-1].append(percent(known) if known else "-")
     head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]
     return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
@@ -258,10 +266,12 @@ def search_table(results: Sequence[Result]) -> str:
 def soon_table(results: Sequence[Result]) -> str:
     """Number of steps after which the looks of training follow the arrows."""
     rows = []
-    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+    for system, variant in dict.fromkeys(
+        (result["system"], result["variant"]) for result in results if is_search(result)
+    ):
         found = of(results, system, variant)
-        seeds = ", ".join(str(one["seed"]) for one in found)
-        reached = (", ".join(step_of_most(one["searched"].get(key)) for one in found) for key in SOON)
+        seeds = ", ".join(str(result["seed"]) for result in found)
+        reached = (", ".join(step_of_most(result["searched"].get(key)) for result in found) for key in SOON)
         rows.append([system, variant, seeds, *reached])
     return table(["system", "trained with", "seeds", *(SEARCHED[key] for key in SOON)], rows)
 
@@ -273,22 +283,22 @@ def step_of_most(curve: Sequence[Sequence[float]] | None) -> str:
     return str(next(reached, "-"))
 
 
-def is_search(one: Result) -> bool:
+def is_search(result: Result) -> bool:
     """Return True for a result of the world that must be searched."""
-    return bool(one["variant"] == SEARCH or one["variant"].startswith(f"{SEARCH}-"))
+    return bool(result["variant"] == SEARCH or result["variant"].startswith(f"{SEARCH}-"))
 
 
 def illogical(found: Sequence[Result], stage: str) -> str:
     """Percent of episodes that fail FrameThinker's consistency check; empty for other systems."""
-    shares = [one["stages"][stage]["sampled"].get("illogical") for one in found]
+    shares = [result["stages"][stage]["sampled"].get("illogical") for result in found]
     return "" if None in shares else percent([share for share in shares if share is not None])
 
 
 def calls_by_class(found: Sequence[Result], stage: str) -> str:
     """Legal calls per episode for each class of question."""
     by: dict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for kind, calls in one["stages"][stage]["sampled"]["calls"].items():
+    for result in found:
+        for kind, calls in result["stages"][stage]["sampled"]["calls"].items():
             by[kind].append(calls)
     return ", ".join(f"{kind} {statistics.fmean(calls):.2f}" for kind, calls in by.items())
 
@@ -296,15 +306,17 @@ def calls_by_class(found: Sequence[Result], stage: str) -> str:
 def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []
-    results = [one for one in results if one["budgets"]]
-    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in results):
+    results = [result for result in results if result["budgets"]]
+    for system, variant, beside in dict.fromkeys(
+        (result["system"], result["variant"], result["beside"]) for result in results
+    ):
         measured = of(results, system, variant)
-        for budget in dict.fromkeys(budget for one in measured for budget in one["budgets"]):
-            having = [one for one in results if budget in one["budgets"]]
+        for budget in dict.fromkeys(budget for result in measured for budget in result["budgets"]):
+            having = [result for result in results if budget in result["budgets"]]
             found, pairs = of(having, system, variant), same_seeds(having, system, variant, beside)
-            changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)
+            changed, compared = ([result["budgets"][budget]["accuracy"] for result in side] for side in pairs)
             by_seed = signed(points(compared, changed)) if variant != beside else ""
-            accuracy = percent([one["budgets"][budget]["accuracy"] for one in found])
+            accuracy = percent([result["budgets"][budget]["accuracy"] for result in found])
             rows.append([system, variant, budget, str(len(found)), accuracy, by_seed])
     return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
@@ -392,7 +404,7 @@ def write_report(out: Path) -> str:
     if not results:
         return "nothing is finished yet"
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    for system in dict.fromkeys(one["system"] for one in results):
+    for system in dict.fromkeys(result["system"] for result in results):
         draw(results, system, out / f"{system}.png")
     draw_search(results, out / "search.png")
     text = tables(results)
@@ -407,12 +419,14 @@ def publish(out: Path, docs: Path) -> None:
     """
     file = docs / "learning.json"
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    merged = {one["cell"]: one for one in known}
-    merged |= {one["cell"]: {key: value for key, value in one.items() if key != "checkpoint"} for one in finished(out)}
+    merged = {result["cell"]: result for result in known}
+    merged |= {
+        result["cell"]: {key: value for key, value in result.items() if key != "checkpoint"} for result in finished(out)
+    }
     results = [merged[name] for name in sorted(merged)]
     file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
     pictures = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for system in dict.fromkeys(result["system"] for result in results):
         if draw(results, system, docs / f"learning-{system}.png"):
             pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
     if draw_search(results, docs / "learning-search.png"):

@@ -2,7 +2,7 @@
 
 ``python benchmarks/learning/run.py`` runs each system's chain (base model, cold start, for EVA KTO, GRPO) and one
 changed key for each claim of a paper, on three seeds, with the recipes' own laptop jobs. What is finished stays: stop
-it when you like, and the same command goes on. ``--report`` only writes the tables and curves of what is there.
+it when you like, and the same command continues. ``--report`` only writes the tables and curves of what is there.
 """
 
 import argparse
@@ -146,7 +146,9 @@ def searched_by_step(run_folder: Path) -> dict[str, list[list[float]]]:
         for name in SEARCHED
         if (
             known := [
-                (step, value) for step, (_, one) in enumerate(lines, 1) if (value := getattr(one, name)) is not None
+                (step, value)
+                for step, (_, searched) in enumerate(lines, 1)
+                if (value := getattr(searched, name)) is not None
             ]
         )
     }
@@ -249,7 +251,9 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
 
     trained: dict[str, Any] = once(folder / "grpo.json", grpo)
     model = Path(trained["checkpoint"])
-    evaluated = [one for one in variant.overrides if one.startswith("agentic_video.")] + list(variant.evaluated)
+    evaluated = [override for override in variant.overrides if override.startswith("agentic_video.")] + list(
+        variant.evaluated
+    )
     result = {
         "cell": cell.name,
         "system": variant.system,

@@ -2,8 +2,8 @@
 
     python -m benchmarks.rewards.audit --episodes 2000 --out FILE
 
-The right answer is drawn anew for each episode, so a strategy that doesn't know it can earn by chance only; what is
-printed is the mean reward of each, beside that of a blind guess. The video is made up (a minute, ten frames a second).
+The right answer is drawn for each episode, so a strategy that doesn't know it can earn by chance only; what is
+printed is the mean reward of each, and that of a blind guess. The video is made up (a minute, ten frames a second).
 """
 
 from __future__ import annotations
@@ -156,18 +156,18 @@ def _script(texts: Sequence[str]) -> Any:
 
 def pays_more(results: Sequence[Result]) -> list[Result]:
     """Strategies of one setting that know nothing and earn more than a blind guess, by more than chance."""
-    guess = next(one for one in results if one.strategy == "blind guess")
+    guess = next(result for result in results if result.strategy == "blind guess")
     return [
-        one
-        for one in results
-        if one.knows == "nothing" and one.reward - guess.reward > 4 * math.hypot(one.error, guess.error) + 1e-9
+        result
+        for result in results
+        if result.knows == "nothing" and result.reward - guess.reward > 4 * math.hypot(result.error, guess.error) + 1e-9
     ]
 
 
 def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {}
-    for one in results:
-        found.setdefault(one.setting, []).append(one)
+    for result in results:
+        found.setdefault(result.setting, []).append(result)
     return found
 
 
@@ -196,7 +196,7 @@ def table(results: Sequence[Result]) -> str:
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
     """Strategies that pay more than a blind guess by no published rule."""
-    return [one for own in _by_setting(results).values() for one in pays_more(own) if _cause(one) is None]
+    return [result for own in _by_setting(results).values() for result in pays_more(own) if _cause(result) is None]
 
 
 def causes(results: Sequence[Result]) -> str:
@@ -211,8 +211,8 @@ def causes(results: Sequence[Result]) -> str:
     return markdown(["", "strategy", "reward", "blind guess", "terms", "why, and the key that ends it"], rows)
 
 
-def _cause(one: Result) -> str | None:
-    return EXPLAINED.get((one.setting.split(",")[0], one.strategy))
+def _cause(result: Result) -> str | None:
+    return EXPLAINED.get((result.setting.split(",")[0], result.strategy))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(results))
     print(causes(results))
     if options.out is not None:
-        options.out.write_text(json.dumps([vars(one) for one in results], indent=1) + "\n")
+        options.out.write_text(json.dumps([vars(result) for result in results], indent=1) + "\n")
     return 1 if unexplained(results) else 0
 
 

@@ -293,7 +293,7 @@ RULES: Sequence[tuple[str, Sequence[str], str]] = (
     (
         "framethinker",
         ("a look",),
-        "the paper's bonus for choosing frames (0.02 beside a right answer); `weights.choose=0`",
+        "the paper's bonus for choosing frames (0.02 with a right answer); `weights.choose=0`",
     ),
     (
         "framemind",
@@ -309,7 +309,7 @@ RULES: Sequence[tuple[str, Sequence[str], str]] = (
     (
         "videobrain",
         ("a look", "the cheapest look"),
-        "the paper's matrix: in an active question a call pays 0.2 beside a wrong answer and 0.5 beside a right one; "
+        "the paper's matrix: in an active question a call pays 0.2 with a wrong answer and 0.5 with a right one; "
         "`weights.active_wrong_with=0`",
     ),
     (
@@ -321,7 +321,7 @@ RULES: Sequence[tuple[str, Sequence[str], str]] = (
     (
         "paravt",
         (*LOOKS, *EVIDENCE_LOOKS),
-        "the released tool score: 0.1 for a call of any length, 0.5 more beside a right answer; `weights.call=0`, "
+        "the released tool score: 0.1 for a call of any length, 0.5 more with a right answer; `weights.call=0`, "
         "`weights.call_replied=0`, `weights.call_right=0`",
     ),
     (

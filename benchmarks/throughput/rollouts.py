@@ -133,8 +133,8 @@ class Counts:
 def image_bytes(image_data: Sequence[Any] | None) -> int:
     """Bytes of the images in a request."""
     total = 0
-    for one in image_data or ():
-        total += len(pickle.dumps(one)) if isinstance(one, ImageRef) else int(np.asarray(one).nbytes)
+    for image in image_data or ():
+        total += len(pickle.dumps(image)) if isinstance(image, ImageRef) else int(np.asarray(image).nbytes)
     return total
 
 
@@ -181,7 +181,7 @@ class Client:
 
     def finish(self) -> None:
         """Count bytes, which would take time while episodes run."""
-        self.counts.sent += [image_bytes(one) for one in self._asked]
+        self.counts.sent += [image_bytes(images) for images in self._asked]
         self._asked.clear()
 
 
@@ -197,11 +197,13 @@ def counting(counts: Counts) -> Callable[[], None]:
 
     def counted_serialize(self: Any) -> Any:
         frames = serialize(self)
-        counts.put += sum(memoryview(one).nbytes for one in frames)
+        counts.put += sum(memoryview(frame).nbytes for frame in frames)
         return frames
 
     def counted_deserialize(cls: Any, frames: Any) -> Any:
-        counts.got += sum(len(one.buffer) if hasattr(one, "buffer") else memoryview(one).nbytes for one in frames)
+        counts.got += sum(
+            len(frame.buffer) if hasattr(frame, "buffer") else memoryview(frame).nbytes for frame in frames
+        )
         return deserialize.__func__(cls, frames)
 
     processor: Any = Qwen2VLImageProcessor

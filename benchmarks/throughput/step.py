@@ -71,8 +71,8 @@ class Engine:
     async def generate(self, reply: list[int], seconds: float, image_data: Any = None, **request: Any) -> TokenOutput:
         """A turn."""
         self._received += image_bytes(image_data)
-        new = [one for one in image_data or () if isinstance(one, ImageRef) and one.key not in self._seen]
-        self._seen.update(one.key for one in new)
+        new = [image for image in image_data or () if isinstance(image, ImageRef) and image.key not in self._seen]
+        self._seen.update(image.key for image in new)
         await self._fetcher.afetch(new)
         await asyncio.sleep(seconds)
         return TokenOutput(token_ids=reply, log_probs=[-1.0] * len(reply), extra_fields={"global_steps": 1})
@@ -96,7 +96,7 @@ class Player:
         stop = counting(counts)
         async with Heartbeat() as heart:
             shares = [
-                worker.play([one for one in questions if one % len(self._workers) == number])
+                worker.play([question for question in questions if question % len(self._workers) == number])
                 for number, worker in enumerate(self._workers)
             ]
             keys = [key for share in await asyncio.gather(*shares) for key in share]
@@ -120,10 +120,10 @@ class Rank:
         for _ in range(PASSES):
             for key in keys:
                 batch = tq.kv_batch_get(keys=[key], partition_id="train")
-                if images := [one for one in sequence_images(batch) if one]:
-                    fetched = self._fetcher.fetch(ref for one in images for ref in one.images)
+                if images := [references for references in sequence_images(batch) if references]:
+                    fetched = self._fetcher.fetch(ref for references in images for ref in references.images)
                     batch = with_patches(batch, image_patches(self._processor, fetched))
-                patches += sum(len(one["pixel_values"]) for one in sequence_inputs(batch))
+                patches += sum(len(inputs["pixel_values"]) for inputs in sequence_inputs(batch))
         stop()
         return {"got": counts.got, "fetched": self._fetcher.stats.bytes, "patches": patches}
 
@@ -171,11 +171,12 @@ def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
     memory = Memory()
     started = time.perf_counter()
     questions = [
-        [one for one in range(load.questions) if one % len(players) == number] for number in range(len(players))
+        [question for question in range(load.questions) if question % len(players) == number]
+        for number in range(len(players))
     ]
     played = ray.get([player.play.remote(share) for player, share in zip(players, questions, strict=True)])
     rollout_seconds = time.perf_counter() - started
-    keys = sorted(key for one in played for key in one["keys"])
+    keys = sorted(key for play in played for key in play["keys"])
     # verl deals sequences out by length, which scatters groups
     taken = ray.get([rank.take.remote(keys[number :: len(ranks)]) for number, rank in enumerate(ranks)])
     seconds = time.perf_counter() - started
@@ -184,20 +185,20 @@ def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
     tq.kv_clear(keys=keys, partition_id="train")
     for actor in (*players, *ranks, *engines):
         ray.kill(actor)
-    patches = sum(one["patches"] for one in taken)
+    patches = sum(part["patches"] for part in taken)
     assert patches == PASSES * len(keys) * load.frames * 512, "each rank made all patches of 448 x 224 frames"
     return {
         "side": side,
         "trajectories": len(keys),
         "frames": load.frames,
-        "put_bytes": sum(one["put"] for one in played),
-        "got_bytes": sum(one["got"] for one in taken),
-        "fetched_bytes": sum(one["fetched"] for one in taken),
-        "server_bytes": sum(one["received"] for one in served),
-        "server_fetched_bytes": sum(one["fetched"] for one in served),
-        "server_fetched_images": sum(one["images"] for one in served),
-        "processed": sum(one["processed"] for one in played),
-        "stall_ms": max(one["stall"] for one in played),
+        "put_bytes": sum(part["put"] for part in played),
+        "got_bytes": sum(part["got"] for part in taken),
+        "fetched_bytes": sum(part["fetched"] for part in taken),
+        "server_bytes": sum(part["received"] for part in served),
+        "server_fetched_bytes": sum(part["fetched"] for part in served),
+        "server_fetched_images": sum(part["images"] for part in served),
+        "processed": sum(part["processed"] for part in played),
+        "stall_ms": max(part["stall"] for part in played),
         "rollout_seconds": rollout_seconds,
         "seconds": seconds,
         "peak_bytes": most,

@@ -56,9 +56,9 @@ def measure(side: Side, name: str, load: Load, model: Path, video: Path) -> dict
         before = counts.got
         batch = tq.kv_batch_get(keys=[key], partition_id="train")
         got += counts.got - before
-        if images := [one for one in sequence_images(batch) if one]:
+        if images := [references for references in sequence_images(batch) if references]:
             fetcher = FrameFetcher(images[0].store)
-            found = fetcher.fetch(ref for one in images for ref in one.images)
+            found = fetcher.fetch(ref for references in images for ref in references.images)
             image_patches(worker.worker.processor.image_processor, found)
             fetched += fetcher.stats.bytes
     getting = (time.perf_counter() - getting) / min(4, len(keys))

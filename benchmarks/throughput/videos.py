@@ -1,7 +1,7 @@
 """Videos to time decoders with: any codec, height and length, made in seconds and kept.
 
 A short moving scene is encoded once and its packets are written again and again, so that two hours take no longer to
-make than to copy. Each repetition begins with a keyframe that starts anew, as the cuts of a real film do.
+make than to copy. Each repetition begins with a keyframe that starts again, as the cuts of a real film do.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionEntry:
     """One question about one video."""
 
     id: str
@@ -127,7 +127,7 @@ class Episodes:
         self._decode = decode
         self.rows: list[Row] = []
         self.looks: list[Looks] = []
-        self.questions: list[Question] = []
+        self.questions: list[QuestionEntry] = []
         self.runs: list[Run] = []
         self.problems: list[str] = []
         self.gone: set[int] = set()
@@ -223,7 +223,7 @@ class Episodes:
 def words_of(text: str) -> list[str]:
     """Words, and phrases between double quotes, of a search, in lower case."""
     found = (phrase or word for phrase, word in re.findall(r'"([^"]*)(?:"|$)|([^\s"]+)', text))
-    return [word for one in found if (word := " ".join(one.split()).lower())]
+    return [word for text in found if (word := " ".join(text.split()).lower())]
 
 
 def refusal_of(trajectory: Trajectory) -> str | None:

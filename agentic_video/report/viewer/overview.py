@@ -124,20 +124,20 @@ def _of_metrics(
 
     raw = line(_OF_STEP[reward], *series(metrics, reward))
     held_out = held_out_accuracies(metrics)
-    one_source = len({one.source for one in held_out}) == 1
+    one_source = len({accuracy.source for accuracy in held_out}) == 1
     lines.setdefault(("reward", "Reward"), []).extend(
         (
             raw,
             line(f"moving average over {SMOOTHING} steps", raw.steps, _smooth(raw.values), SMOOTH),
             *(
                 line(
-                    f"held-out accuracy, {one.how if one_source else one.name}",
-                    one.steps,
-                    one.values,
-                    one.how,
+                    f"held-out accuracy, {accuracy.how if one_source else accuracy.name}",
+                    accuracy.steps,
+                    accuracy.values,
+                    accuracy.how,
                     share=True,
                 )
-                for one in held_out
+                for accuracy in held_out
             ),
         )
     )
@@ -315,11 +315,12 @@ def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
                 "run": run,
                 "set_name": set_name,
                 "columns": [
-                    [one.name, one.steps, one.frames, [round(share, 4) for share in one.shares]] for one in columns
+                    [column.name, column.steps, column.frames, [round(share, 4) for share in column.shares]]
+                    for column in columns
                 ],
             }
             for run, set_name, columns in maps
-            if any(one.frames for one in columns)
+            if any(column.frames for column in columns)
         ],
         "table": table_of(episodes),
         "signs": [

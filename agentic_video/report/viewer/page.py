@@ -29,7 +29,7 @@ _HEAD = 4096
 
 
 @dataclass(frozen=True)
-class Written:
+class PageSummary:
     """Content of a written report."""
 
     pictured: int  # episodes that have pictures
@@ -75,7 +75,7 @@ def may_replace(file: Path) -> bool:
     return not start or (start.startswith(_BEGIN) and _TITLE in start)
 
 
-def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> Written:
+def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> PageSummary:
     """Write a self-contained report; on an error an older report in its place stays."""
     chosen = episodes.newest(images)
     wanted: dict[str, set[int | str]] = {}
@@ -104,7 +104,7 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
-    return Written(len(chosen), unreadable, out.stat().st_size)
+    return PageSummary(len(chosen), unreadable, out.stat().st_size)
 
 
 def all_parts(detail: dict[str, Any]) -> list[list[Any]]:

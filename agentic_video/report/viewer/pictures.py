@@ -20,13 +20,13 @@ QUALITY = 72
 
 
 @dataclass(frozen=True)
-class Strip:
+class FrameStrip:
     """Pictures of one video."""
 
     duration: float | None = None  # seconds; None when the video can't be opened
     # JPEG files in base64 by frame number, those of regions by :func:`picture_key`
     pictures: dict[int | str, str] = field(default_factory=dict)
-    error: str = ""  # why pictures are missing; empty when none is
+    error: str = ""  # why pictures are missing; else empty
 
 
 MADE = "made:"
@@ -64,14 +64,14 @@ def made_pictures(refs: Iterable[FrameRef], side: int = _MADE_SIDE) -> dict[int 
     return found
 
 
-def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: int) -> Strip:
+def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: int) -> FrameStrip:
     """Make pictures of a video's frames and regions; those that the video lacks are left out and reported.
 
     A record may hold any text as its video: only a regular file is opened. Smaller frames aren't enlarged.
     """
     try:
         if not Path(video).is_file():
-            return Strip(error="the video isn't there")
+            return FrameStrip(error="the video isn't there")
         info = store.probe(video)
         indices = {key for key in keys if isinstance(key, int)}
         known = sorted(index for index in indices if 0 <= index < info.num_frames)
@@ -82,12 +82,12 @@ def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: i
             if (picture := _region(store, video, key, info.num_frames, side)) is not None:
                 pictures[key] = picture
     except VideoError as error:
-        return Strip(error=f"{error.message} [{error.reason}]")
+        return FrameStrip(error=f"{error.message} [{error.reason}]")
     except (OSError, ValueError) as error:
-        return Strip(error=f"{type(error).__name__}: {error}")
+        return FrameStrip(error=f"{type(error).__name__}: {error}")
     beyond = len(indices) - len(known)
     lacks = f"the video lacks {beyond} of the frames, so it isn't the one of the run" if beyond else ""
-    return Strip(info.duration, pictures, lacks)
+    return FrameStrip(info.duration, pictures, lacks)
 
 
 def _region(store: FrameStore, video: str, key: str, num_frames: int, side: int) -> str | None:

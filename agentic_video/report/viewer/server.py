@@ -15,7 +15,7 @@ from agentic_video.report.viewer.index import index_of, news_of
 from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.safe_json import to_json
-from agentic_video.report.viewer.sources import Reader
+from agentic_video.report.viewer.sources import EpisodeReader
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
 
@@ -39,7 +39,7 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, reader: Reader, title: str, port: int, side: int, poll_s: float = POLL_S):
+    def __init__(self, reader: EpisodeReader, title: str, port: int, side: int, poll_s: float = POLL_S):
         self.reader = reader
         self.episodes = reader.episodes
         self.title = title

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from agentic_video.report.metrics import read_metrics, usable
-from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
+from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, QuestionEntry, Run, Source, by_number
 from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
@@ -23,19 +23,19 @@ class ViewError(SetupError):
 def load_episodes(
     paths: Sequence[Path], videos: Path | None = None, decode: Decode = by_number
 ) -> tuple[Episodes, Grouping]:
-    """Read the episodes below some folders or in some files; see :class:`Reader`.
+    """Read the episodes below some folders or in some files; see :class:`EpisodeReader`.
 
     Returns:
         The episodes, and the group settings of the run's config.
     """
-    reader = Reader(paths, videos, decode)
+    reader = EpisodeReader(paths, videos, decode)
     reader.read()
     reader.check()
     return reader.episodes, reader.grouping
 
 
-class Reader:
-    """Reader of episodes below some folders or in some files, and of later additions to them.
+class EpisodeReader:
+    """EpisodeReader of episodes below some folders or in some files, and of later additions to them.
 
     A bad line is left out and reported. A video that isn't where its record says is looked for by name in ``videos``.
     """
@@ -117,7 +117,7 @@ class Reader:
         return sources, sorted({file.parent for file in found if _is_of_run(file)})
 
     def _holds_records(self, file: Path) -> bool:
-        """As :func:`_holds_records`, without opening files that haven't changed."""
+        """Check a file for records, unless it is unchanged."""
         if file in self._files:
             return True
         now = signature(file)
@@ -189,7 +189,7 @@ class Reader:
             number = self._questions[key] = len(self._questions)
             same = self._same.setdefault((qa.data_source, qa.id, qa.question, Path(qa.video).name), number)
             video = locate_video(qa.video, source.path, self._videos)
-            episodes.questions.append(Question(qa.id, qa.question, video, same))
+            episodes.questions.append(QuestionEntry(qa.id, qa.question, video, same))
         question, step = self._questions[key], _step(record, source.path)
         group = self._groups.setdefault((source.path, generation, step, question), len(self._groups))
         episodes.add(record, source, question, group, step, run)
@@ -261,7 +261,7 @@ def locate_video(video: str, file: Path, videos: Path | None) -> str:
     return str(recorded)
 
 
-def missing_videos(questions: Iterable[Question]) -> tuple[int, list[str]]:
+def missing_videos(questions: Iterable[QuestionEntry]) -> tuple[int, list[str]]:
     """Number of distinct videos, and the missing ones."""
     paths = dict.fromkeys(question.video for question in questions)
     return len(paths), [path for path in paths if not _is_file(Path(path))]

@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
-from agentic_video.report.viewer.page import Written, may_replace, write_page
+from agentic_video.report.viewer.page import PageSummary, may_replace, write_page
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
+from agentic_video.report.viewer.sources import EpisodeReader, ViewError, missing_videos
 from agentic_video.utils.journal import check_output
 
 
@@ -16,7 +16,7 @@ from agentic_video.utils.journal import check_output
 class View:
     """Loaded episodes, to be written or served."""
 
-    reader: Reader  # has read them
+    reader: EpisodeReader  # has read them
     title: str  # of the page
     default_out: Path  # the report's file where no other is named
     videos: int  # how many the episodes are about
@@ -27,7 +27,7 @@ class View:
         """All of them."""
         return self.reader.episodes
 
-    def write(self, out: Path | None, *, images: int, side: int) -> tuple[Path, Written]:
+    def write(self, out: Path | None, *, images: int, side: int) -> tuple[Path, PageSummary]:
         """Write the report to a file, or to the default one; return the file and its content.
 
         Raises:
@@ -55,7 +55,7 @@ def load_view(
     paths: Sequence[Path], videos: Path | None = None, tokenizer: Path | None = None, *, wait: bool = False
 ) -> View:
     """Read episodes; the page is named after the first path. With ``wait`` a run without an episode is enough."""
-    reader = Reader(paths, videos, decoder(tokenizer) if tokenizer else by_number)
+    reader = EpisodeReader(paths, videos, decoder(tokenizer) if tokenizer else by_number)
     reader.read()
     reader.check(wait=wait)
     total, missing = missing_videos(reader.episodes.questions)

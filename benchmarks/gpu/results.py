@@ -59,49 +59,34 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.1f} ms"
 
 
-def rows_agreement(name: str, result: Entry) -> list[list[str]]:
-    """A row of :func:`benchmarks.gpu.measure.agreement`."""
-    figures = [f"{result[key]:.1e}" for key in ("mean", "max", "mean_log")] + [f"{result['pearson_log']:.6f}"]
-    return [[name, str(result["tokens"]), str(result["images"]), *figures, result["attention"]]]
-
-
-def rows_actor(name: str, result: Entry) -> list[list[str]]:
+def rows_actor(result: Entry) -> list[list[str]]:
     """Rows of :func:`benchmarks.gpu.measure.actor_update`: one for each depth, and the whole model as reckoned."""
     rows = []
-    for depth in result["depths"]:
-        memory = [gib(depth.get("resident")), gib(depth.get("peak_allocated"))]
-        rate = [f"{depth['seconds']:.2f}", f"{depth['tokens_per_second']:.0f}"]
-        rows.append([name, str(depth["layers"]), str(depth["tokens"]), *memory, *rate, depth["attention"]])
+    depths = [(str(depth["layers"]), depth.get("peak_allocated"), depth) for depth in result["depths"]]
     if whole := result.get("whole"):
-        memory = [gib(whole["resident"]), gib(whole["peak"])]
         label = f"{whole['layers']}, reckoned for {whole['gpus']} GPUs"
-        rate = [f"{whole['seconds']:.2f}", f"{whole['tokens_per_second']:.0f}"]
-        rows.append([name, label, rows[0][2], *memory, *rate, ""])
+        depths.append((label, whole["peak"], {"tokens": result["depths"][0]["tokens"], "attention": "", **whole}))
+    for label, peak, depth in depths:
+        memory = [gib(depth.get("resident")), gib(peak)]
+        rate = [f"{depth['seconds']:.2f}", f"{depth['tokens_per_second']:.0f}"]
+        rows.append([label, str(depth["tokens"]), *memory, *rate, depth["attention"]])
     return rows
 
 
-def rows_vllm(name: str, result: Entry) -> list[list[str]]:
+def rows_vllm(result: Entry) -> list[list[str]]:
     """Rows of :func:`benchmarks.gpu.measure.vllm_turns`: one a turn."""
-    return [
-        [
-            name if number == 1 else "",
-            str(number),
-            str(turn["new_images"]),
-            str(turn["prompt_tokens"]),
-            f"{turn['seconds']:.2f}",
-            f"{turn['slowest']:.2f}",
-            f"{turn['cached_share']:.0%}",
-            str(result["kv_tokens"]) if number == 1 else "",
-        ]
-        for number, turn in enumerate(result["turns"], start=1)
-    ]
+    rows = []
+    for number, turn in enumerate(result["turns"], start=1):
+        took = [f"{turn['seconds']:.2f}", f"{turn['slowest']:.2f}", f"{turn['cached_share']:.0%}"]
+        capacity = str(result["kv_tokens"]) if number == 1 else ""
+        rows.append([str(number), str(turn["new_images"]), str(turn["prompt_tokens"]), *took, capacity])
+    return rows
 
 
-def rows_patchify(name: str, result: Entry) -> list[list[str]]:
+def rows_patchify(result: Entry) -> list[list[str]]:
     """Rows of :func:`benchmarks.gpu.measure.patchify_frames`."""
     return [
         [
-            name,
             str(row["images"]),
             seconds(row["processor_seconds"]),
             seconds(row["device_seconds"]),
@@ -112,59 +97,65 @@ def rows_patchify(name: str, result: Entry) -> list[list[str]]:
     ]
 
 
-def rows_encoder(name: str, result: Entry) -> list[list[str]]:
-    """Rows of :func:`benchmarks.gpu.measure.encoder_batches`."""
-    return [
-        [name, str(row["batch"]), f"{row['frames_per_second']:.0f}", f"{row['network_per_second']:.0f}"]
-        for row in result["batches"]
-    ]
-
-
-def rows_toyworld(name: str, result: Entry) -> list[list[str]]:
-    """A row of :func:`benchmarks.gpu.toyworld.toyworld_run`."""
-    last = result["step_seconds"][-1] if result["step_seconds"] else float("nan")
-    figures = [f"{result['difference']:.1e}", f"{result['pearson']:.6f}", f"{last:.1f}", f"{result['seconds']:.0f}"]
-    return [[name, result["profile"], str(result["steps"]), *figures]]
-
-
-def rows_sleep(name: str, result: Entry) -> list[list[str]]:
+def rows_sleep(result: Entry) -> list[list[str]]:
     """A row of :func:`benchmarks.gpu.measure.sleep_and_wake`."""
     kept = f"{len(result['kept'])}, {sum(result['kept']) / 2**20:.1f} MiB" if result["slept"] else "it didn't sleep"
-    adapter = f"{result['adapter']:.1e}" if result["lora_rank"] else ""
-    return [[name, f"{result['difference']:.1e}", adapter, kept]]
+    return [[f"{result['difference']:.1e}", f"{result['adapter']:.1e}" if result["lora_rank"] else "", kept]]
 
 
-TABLES: Mapping[str, tuple[str, Sequence[str], Callable[[str, Entry], list[list[str]]]]] = {
+TABLES: Mapping[str, tuple[str, str, Callable[[Entry], list[list[str]]]]] = {
     "agreement": (
         "Rollout against actor",
-        ("cell", "tokens", "images", "mean difference", "largest", "mean of logs", "Pearson of logs", "attention"),
-        rows_agreement,
+        "tokens, images, mean difference, largest, mean of logs, Pearson of logs, attention",
+        lambda result: [
+            [
+                *(str(result[key]) for key in ("tokens", "images")),
+                *(f"{result[key]:.1e}" for key in ("mean", "max", "mean_log")),
+                f"{result['pearson_log']:.6f}",
+                result["attention"],
+            ]
+        ],
     ),
     "actor": (
         "Actor update",
-        ("cell", "layers", "tokens", "resident GiB", "peak GiB", "seconds", "tokens/s", "attention"),
+        "layers, tokens, resident GiB, peak GiB, seconds, tokens/s, attention",
         rows_actor,
     ),
     "vllm": (
         "vLLM over turns",
-        ("cell", "turn", "new images", "prompt tokens", "seconds", "slowest", "cached", "KV cache, tokens"),
+        "turn, new images, prompt tokens, seconds, slowest, cached, KV cache in tokens",
         rows_vllm,
     ),
     "sleep": (
         "Before and after sleep",
-        ("cell", "largest difference of logs", "an adapter's mean effect", "tensors kept"),
+        "largest difference of logs, an adapter's mean effect, tensors kept",
         rows_sleep,
     ),
     "patchify": (
         "Frames to patches",
-        ("cell", "frames", "image processor", "on the device", "largest difference", "MB uint8 / float32 patches"),
+        "frames, image processor, on the device, largest difference, MB uint8 / float32 patches",
         rows_patchify,
     ),
-    "encoder": ("Encoder", ("cell", "batch", "frames/s", "network alone, frames/s"), rows_encoder),
+    "encoder": (
+        "Encoder",
+        "batch, frames/s, network alone frames/s",
+        lambda result: [
+            [str(row["batch"]), f"{row['frames_per_second']:.0f}", f"{row['network_per_second']:.0f}"]
+            for row in result["batches"]
+        ],
+    ),
     "toyworld": (
         "The toy world, end to end",
-        ("cell", "profile", "steps", "mean difference", "Pearson", "seconds of the last step", "seconds in all"),
-        rows_toyworld,
+        "profile, steps, mean difference, Pearson, seconds of the last step, seconds in all",
+        lambda result: [
+            [
+                *(str(result[key]) for key in ("profile", "steps")),
+                f"{result['difference']:.1e}",
+                f"{result['pearson']:.6f}",
+                f"{result['step_seconds'][-1]:.1f}",
+                f"{result['seconds']:.0f}",
+            ]
+        ],
     ),
 }
 """By group of cells: title, head and rows."""
@@ -180,10 +171,10 @@ def tables(known: Mapping[str, Any]) -> str:
             row
             for name, entry in entries.items()
             if name.partition("-")[0] == group and entry.get("result")
-            for row in rows_of(name, entry["result"])
+            for row in [[name, *cells] for cells in rows_of(entry["result"])]
         ]
         if rows:
-            parts.append(f"### {title}\n\n{table(head, rows)}")
+            parts.append(f"### {title}\n\n{table(['cell', *head.split(', ')], rows)}")
     rest = [[name, entry["state"], entry["reason"]] for name, entry in entries.items() if entry["state"] != "passed"]
     if rest:
         parts.append(f"### What did not pass\n\n{table(('cell', 'state', 'reason'), rest)}")

@@ -3,17 +3,16 @@
 import importlib.util
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agentic_video.utils.cuda import driver_version
 from agentic_video.utils.errors import SetupError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -84,32 +83,31 @@ def require_memory(device: str, gib: float) -> None:
         raise Skip(f"needs about {gib:.0f} GiB of GPU memory; {free / 2**30:.0f} of {total / 2**30:.0f} GiB are free")
 
 
-@dataclass(frozen=True)
-class Device:
-    """The measured device."""
-
-    kind: str  # ``cuda`` or ``cpu``
-    name: str  # the GPU's, or the processor's
-    memory: int  # bytes of the GPU; of the host on a CPU
-    driver: str = ""  # version of NVIDIA's driver; empty on a CPU
-
-
-def find_device(asked: str) -> Device:
-    """The device that is asked for, or with ``auto`` a GPU if torch sees one; raises Skip without one."""
+def find_device(asked: str) -> dict[str, Any]:
+    """Facts about the device that is asked for, or with ``auto`` a GPU if torch sees one; raises Skip without one."""
+    import psutil
     import torch
 
+    driver = driver_version()
     if asked == "cuda" and not torch.cuda.is_available():
         raise Skip(
-            f"torch {torch.__version__} sees no GPU (driver: {driver_version() or 'none'}; CUDA {torch.version.cuda} "
-            "needs a driver of 580 or newer)"
+            f"torch {torch.__version__} sees no GPU (driver: {driver or 'none'}; CUDA {torch.version.cuda} needs a "
+            "driver of 580 or newer)"
         )
-    if asked != "cpu" and torch.cuda.is_available():
+    if on_gpu := asked != "cpu" and torch.cuda.is_available():
         # A process that has asked the GPU itself holds memory of it until it ends.
         name, memory = alone(_properties)
-        return Device("cuda", name, memory, driver_version())
-    import psutil
-
-    return Device("cpu", f"{processor()}, {os.cpu_count()} cores", psutil.virtual_memory().total)
+    else:
+        name, memory = f"{processor()}, {os.cpu_count()} cores", psutil.virtual_memory().total
+    return {
+        "device": "cuda" if on_gpu else "cpu",
+        "name": name,
+        "memory_gib": round(memory / 2**30, 1),
+        "driver": driver if on_gpu else "",
+        "cuda": torch.version.cuda if on_gpu else None,
+        "python": platform.python_version(),
+        "packages": {name: package_version(name) for name in PACKAGES},
+    }
 
 
 def _properties() -> tuple[str, int]:
@@ -124,30 +122,4 @@ def processor() -> str:
     """Name of the machine's processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def driver_version() -> str:
-    """Version of NVIDIA's driver; empty where there is none."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.strip().splitlines()[0] if said.returncode == 0 and said.stdout.strip() else ""
-
-
-def facts(device: Device) -> dict[str, Any]:
-    """Plain data that the figures depend on."""
-    import torch
-
-    return {
-        "device": device.kind,
-        "name": device.name,
-        "memory_gib": round(device.memory / 2**30, 1),
-        "driver": device.driver,
-        "cuda": torch.version.cuda if device.kind == "cuda" else None,
-        "python": platform.python_version(),
-        "packages": {name: package_version(name) for name in PACKAGES},
-    }
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -25,7 +25,7 @@ from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError, one_line  # noqa: E402
 from agentic_video.utils.journal import write_whole  # noqa: E402
 from benchmarks.gpu import results  # noqa: E402
-from benchmarks.gpu.machine import Skip, facts, find_device, run_script  # noqa: E402
+from benchmarks.gpu.machine import Skip, find_device, run_script  # noqa: E402
 
 PLUGIN = "agentic_video.training.plugin"
 ALONE_ENV = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
@@ -164,10 +164,11 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.measure:
         return run_cell(arguments.measure, arguments.device, arguments.out, arguments.layers)
     try:
-        device = find_device(arguments.device)
+        about = find_device(arguments.device)
     except Skip as skipped:
         raise SetupError(f"--device {arguments.device}: {skipped}") from None
-    out = (arguments.out or Path("outputs/gpu" if device.kind == "cuda" else "outputs/gpu-cpu")).resolve()
+    device = about["device"]
+    out = (arguments.out or Path("outputs/gpu" if device == "cuda" else "outputs/gpu-cpu")).resolve()
     file = out / "results.json"
     if arguments.table:
         known = results.read(file)
@@ -179,13 +180,10 @@ def main(words: Sequence[str] | None = None) -> int:
     # Imports torch and more, which --help doesn't wait for.
     from benchmarks.gpu.cells import cells_for
 
-    cells = [
-        cell for cell in cells_for(device.kind, arguments.layers) if arguments.full or not cell.long or arguments.cells
-    ]
+    cells = [cell for cell in cells_for(device, arguments.layers) if arguments.full or not cell.long or arguments.cells]
     names = chosen([cell.name for cell in cells], arguments.cells)
     cells = [cell for cell in cells if cell.name in names]
-    about = facts(device)
-    print(f"{device.kind}: {results.described(about)}", flush=True)
+    print(f"{device}: {results.described(about)}", flush=True)
     if elsewhere := results.others(results.read(file), about):
         raise SetupError(f"{file} has cells of {elsewhere} Give this one's another folder with --out")
     deadline = time.monotonic() + arguments.budget if arguments.budget else float("inf")
@@ -201,7 +199,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if time.monotonic() + limit > deadline:
             print(f"{cell.name}: not begun, the budget of {arguments.budget:.0f} s is nearly spent", flush=True)
             continue
-        entry = measure(cell.name, device.kind, out, arguments.layers, limit)
+        entry = measure(cell.name, device, out, arguments.layers, limit)
         results.note(file, cell.name, {**entry, "parameters": dict(cell.parameters)}, about)
         reason = f": {entry['reason']}" if entry["reason"] else ""
         print(f"{cell.name}: {entry['state']} in {entry['seconds']:.0f} s{reason}", flush=True)

@@ -98,7 +98,7 @@ def test_what_is_missing_skips_a_cell() -> None:
     require_memory("cpu", 1e9)
     with pytest.raises(Skip, match="no_such_module isn't installed"):
         require("torch", "no_such_module")
-    assert find_device("cpu").kind == "cpu"
+    assert find_device("cpu")["device"] == "cpu"
     if not torch.cuda.is_available():
         with pytest.raises(Skip, match=r"sees no GPU .* driver of 580"):
             find_device("cuda")

@@ -118,44 +118,35 @@ def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: 
     return signed(points(*shares), errors)
 
 
+def distinct(results: Sequence[Result], *keys: str) -> list[tuple[str, ...]]:
+    """Combinations of some fields, in the order in which they occur."""
+    return list(dict.fromkeys(tuple(result[key] for key in keys) for result in results))
+
+
+COSTS = ("calls", "frames", "refused calls")
+
+
+def costs(found: Sequence[Result], stage: str) -> list[str]:
+    """Cells of :data:`COSTS` in a stage."""
+    return [plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")]
+
+
 def chain_table(results: Sequence[Result]) -> str:
     """Every stage of every system's chain."""
     rows = []
-    for system in dict.fromkeys(result["system"] for result in results):
+    for (system,) in distinct(results, "system"):
         found = of(results, system, "chain")
         for stage in STAGES:
-            if not figures(found, stage, "sampled", "accuracy"):
-                continue
-            rows.append(
-                [
-                    system,
-                    TITLES[stage],
-                    str(len(found)),
-                    percent(figures(found, stage, "sampled", "accuracy")),
-                    percent(figures(found, stage, "greedy", "accuracy")),
-                    *(
-                        plain(figures(found, stage, "sampled", key))
-                        for key in ("tool_calls", "frames", "illegal_calls")
-                    ),
-                ]
-            )
-    head = [
-        "system",
-        "after",
-        "seeds",
-        "accuracy % (sampled)",
-        "accuracy % (greedy)",
-        "calls",
-        "frames",
-        "refused calls",
-    ]
-    return table(head, rows)
+            if figures(found, stage, "sampled", "accuracy"):
+                accuracies = [percent(figures(found, stage, kind, "accuracy")) for kind in ("sampled", "greedy")]
+                rows.append([system, TITLES[stage], str(len(found)), *accuracies, *costs(found, stage)])
+    return table(["system", "after", "seeds", "accuracy % (sampled)", "accuracy % (greedy)", *COSTS], rows)
 
 
 def gain_table(results: Sequence[Result]) -> str:
     """Gain of GRPO over SFT, and minutes of the chain."""
     rows = []
-    for system in dict.fromkeys(result["system"] for result in results):
+    for (system,) in distinct(results, "system"):
         if found := of(results, system, "chain"):
             gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
             minutes = [(result["seconds"] + sum(result["seconds_before"].values())) / 60 for result in found]
@@ -167,20 +158,12 @@ def gain_table(results: Sequence[Result]) -> str:
 def class_table(results: Sequence[Result]) -> str:
     """Calls by class of question, before and after GRPO."""
     rows = []
-    for system in dict.fromkeys(result["system"] for result in results):
+    for (system,) in distinct(results, "system"):
         found = of(results, system, "chain")
-        for stage in ("sft", "grpo"):
-            if calls := [result["stages"][stage]["sampled"]["calls"] for result in found]:
-                rows.append(
-                    [
-                        system,
-                        TITLES[stage],
-                        *(
-                            plain([by[name] for by in calls]) if all(name in by for by in calls) else ""
-                            for name in CLASSES
-                        ),
-                    ]
-                )
+        for stage in ("sft", "grpo") if found else ():
+            calls = [result["stages"][stage]["sampled"]["calls"] for result in found]
+            asked = [name if all(name in by for by in calls) else "" for name in CLASSES]
+            rows.append([system, TITLES[stage], *(plain([by[name] for by in calls]) if name else "" for name in asked)])
     return table(["system", "after", *CLASSES], rows)
 
 
@@ -188,56 +171,28 @@ def ablation_table(results: Sequence[Result]) -> str:
     """Each claim and the variant it is compared with, on the same seeds."""
     rows = []
     claims = [result for result in results if result["variant"] != "chain" and result["claim"]]
-    for system, variant, beside in dict.fromkeys(
-        (result["system"], result["variant"], result["beside"]) for result in claims
-    ):
+    for system, variant, beside in distinct(claims, "system", "variant", "beside"):
         changed, compared = same_seeds(results, system, variant, beside)
         if not changed:
             continue
-        stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
-        if changed[0].get("cold_start"):
-            stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
-        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
         apart = ", ".join(map(str, other_starts(changed, compared)))
-        for title, found, stage in stages:
-            rows.append(
-                [
-                    changed[0]["claim"] if found is changed else "",
-                    system,
-                    f"{title} (seed {apart}: another cold start)" if apart and found is changed else title,
-                    str(len(found)),
-                    percent(figures(found, stage, "sampled", "accuracy")),
-                    by_seed if found is changed else "",
-                    *(
-                        plain(figures(found, stage, "sampled", key))
-                        for key in ("tool_calls", "frames", "illegal_calls")
-                    ),
-                    illogical(found, stage),
-                    calls_by_class(found, stage),
-                ]
-            )
-    head = [
-        "claim",
-        "system",
-        "trained with",
-        "seeds",
-        "accuracy %",
-        "points, by seed",
-        "calls",
-        "frames",
-        "refused calls",
-        "illogical %",
-        "calls by class",
-    ]
-    return table(head, rows)
+        title = f"{variant} (seed {apart}: another cold start)" if apart else variant
+        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
+        stages = [("", beside, compared, "grpo", ""), (changed[0]["claim"], title, changed, "grpo", by_seed)]
+        if changed[0].get("cold_start"):
+            stages.insert(0, ("", f"{beside}, before GRPO", compared, "sft", ""))
+        for claim, name, found, stage, gains in stages:
+            accuracy = percent(figures(found, stage, "sampled", "accuracy"))
+            classes = [illogical(found, stage), calls_by_class(found, stage)]
+            rows.append([claim, system, name, str(len(found)), accuracy, gains, *costs(found, stage), *classes])
+    head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed"]
+    return table([*head, *COSTS, "illogical %", "calls by class"], rows)
 
 
 def search_table(results: Sequence[Result]) -> str:
     """Before and after GRPO where no demonstration shows how the event is found; then with one key changed."""
     rows = []
-    for system, variant in dict.fromkeys(
-        (result["system"], result["variant"]) for result in results if is_search(result)
-    ):
+    for system, variant in distinct(list(filter(is_search, results)), "system", "variant"):
         found = of(results, system, variant)
         for stage in ("sft", "grpo") if variant == SEARCH else ("kto", "grpo"):
             if stage not in found[0]["stages"]:
@@ -245,17 +200,11 @@ def search_table(results: Sequence[Result]) -> str:
             changed = variant.removeprefix(SEARCH) if stage == "grpo" else ""
             for kind in ("greedy", "sampled"):
                 measured = [result["stages"][stage][kind] for result in found]
-                rows.append(
-                    [
-                        system,
-                        TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " "),
-                        kind,
-                        str(len(found)),
-                        percent([result["accuracy"] for result in measured]),
-                        gained(found, "sft", found, stage, kind) if stage != "sft" else "",
-                        plain([result["searched"]["looks"] for result in measured]),
-                    ]
-                )
+                title = TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " ")
+                accuracy = percent([result["accuracy"] for result in measured])
+                gains = gained(found, "sft", found, stage, kind) if stage != "sft" else ""
+                looks = plain([result["searched"]["looks"] for result in measured])
+                rows.append([system, title, kind, str(len(found)), accuracy, gains, looks])
                 for key in list(SEARCHED)[1:]:
                     known = [result["searched"][key] for result in measured if result["searched"][key] is not None]
                     rows[-1].append(percent(known) if known else "-")
@@ -266,9 +215,7 @@ def search_table(results: Sequence[Result]) -> str:
 def soon_table(results: Sequence[Result]) -> str:
     """Number of steps after which the looks of training follow the arrows."""
     rows = []
-    for system, variant in dict.fromkeys(
-        (result["system"], result["variant"]) for result in results if is_search(result)
-    ):
+    for system, variant in distinct(list(filter(is_search, results)), "system", "variant"):
         found = of(results, system, variant)
         seeds = ", ".join(str(result["seed"]) for result in found)
         reached = (", ".join(step_of_most(result["searched"].get(key)) for result in found) for key in SOON)
@@ -307,9 +254,7 @@ def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []
     results = [result for result in results if result["budgets"]]
-    for system, variant, beside in dict.fromkeys(
-        (result["system"], result["variant"], result["beside"]) for result in results
-    ):
+    for system, variant, beside in distinct(results, "system", "variant", "beside"):
         measured = of(results, system, variant)
         for budget in dict.fromkeys(budget for result in measured for budget in result["budgets"]):
             having = [result for result in results if budget in result["budgets"]]
@@ -404,7 +349,7 @@ def write_report(out: Path) -> str:
     if not results:
         return "nothing is finished yet"
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    for system in dict.fromkeys(result["system"] for result in results):
+    for (system,) in distinct(results, "system"):
         draw(results, system, out / f"{system}.png")
     draw_search(results, out / "search.png")
     text = tables(results)
@@ -426,7 +371,7 @@ def publish(out: Path, docs: Path) -> None:
     results = [merged[name] for name in sorted(merged)]
     file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
     pictures = []
-    for system in dict.fromkeys(result["system"] for result in results):
+    for (system,) in distinct(results, "system"):
         if draw(results, system, docs / f"learning-{system}.png"):
             pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
     if draw_search(results, docs / "learning-search.png"):

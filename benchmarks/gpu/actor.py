@@ -51,7 +51,7 @@ class ActorSetting:
 
     def overrides(self) -> list[str]:
         """Hydra overrides of the recipe's cluster config."""
-        from agentic_video.launch.handover import quoted
+        from agentic_video.config.overrides import quoted
 
         actor = "actor_rollout_ref.actor"
         short = {"bfloat16": "bf16", "float32": "fp32"}[self.dtype]

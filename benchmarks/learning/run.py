@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.config.compose import compose_recipe  # noqa: E402
-from agentic_video.launch.handover import quoted  # noqa: E402
+from agentic_video.config.overrides import quoted  # noqa: E402
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.metrics import read_metrics, series  # noqa: E402

@@ -23,7 +23,7 @@ from verl.experimental.agent_loop import agent_loop as verl_agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.launch.handover import quoted
+from agentic_video.config.overrides import quoted
 from agentic_video.rollout.tokens import TokenSequence
 from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VideoAgentLoop

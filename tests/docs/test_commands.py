@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 
@@ -158,7 +159,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(launching, "launch", note)
     for name in COMMANDS:
         if name != "run":  # which reads some of its words itself
-            monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", note)
+            module = import_module(f"agentic_video.commands.{name}")
+            monkeypatch.setattr(module, "run", wraps(module.run)(lambda options: note(options)))
     return asked
 
 

@@ -98,7 +98,7 @@ def table_text(chain: Chain, rows: Sequence[TableEntry]) -> str:
             f"# {chain.paper}: a rehearsal on the synthetic world",
             "",
             "Tiny models on made-up videos, after a few steps. **No figure here is the paper's, and none can be",
-            f"compared with one.** The last column has the synthetic world's own figures ({chain.figures}).",
+            f"compared with one.** The last column has the synthetic world's own figures ({chain.toyworld.figures}).",
             "",
         ]
         if left_out := [stage.name for stage in chain.stages if stage.left_out]:

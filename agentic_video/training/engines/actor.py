@@ -1,12 +1,9 @@
 """verl's FSDP engine, which makes patches of image references itself.
 
 Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its
-device: a thousandth of what float32 patches would move, as patches are eight times an image's bytes and a group shares
-most images. Clips are made of their frames. Samples of SFT and KTO come with their pixels.
-
-A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
-for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
-would have to run it equally often, whatever their micro-batches hold.
+device: a thousandth of what float32 patches would move. Samples of SFT and KTO come with their pixels. A micro-batch's
+clips go through the model as images of several moments: verl's forward would run the vision tower once for images and
+once more for clips, and under FSDP all ranks must run it equally often, whatever their micro-batches hold.
 """
 
 import random
@@ -73,8 +70,7 @@ class VideoEngine(FSDPEngineWithLMHead):
     def _build_lora_module(self, module: Any) -> Any:
         """Let no gradient reach a vision tower of which nothing is trained.
 
-        verl asks transformers for inputs that need gradients, so that they reach the adapters, and gets them at the
-        vision tower too, which would be recomputed and differentiated in vain.
+        verl asks transformers for inputs that need gradients, and gets them at the vision tower too, in vain.
         """
         wrapped = super()._build_lora_module(module)
         for name, tower in module.named_modules():
@@ -85,7 +81,6 @@ class VideoEngine(FSDPEngineWithLMHead):
         return wrapped
 
     def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
-        """See verl's."""
         self._hides = self._draws.random() < self.hidden_probability
         if "advantages" in data.keys():  # noqa: SIM118 (a TensorDict)
             rank = self.get_data_parallel_rank()
@@ -105,9 +100,11 @@ class VideoEngine(FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
         """See verl's; with patches on this rank's device, and with a mask where something is hidden."""
-        hidden = [inputs.get(HIDDEN) for inputs in sequence_inputs(micro_batch)]
+        given = sequence_inputs(micro_batch)
+        hidden = [inputs.get(HIDDEN) for inputs in given]
         if any(spans is not None for spans in hidden):
-            micro_batch = _without_hidden(micro_batch)
+            rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in given]
+            micro_batch = with_inputs(micro_batch, rest)
         model_inputs, output_args = super().prepare_model_inputs(self._with_patches(micro_batch))
         if self._hides and any(spans is not None and len(spans) for spans in hidden):
             mask = model_inputs["attention_mask"]
@@ -145,11 +142,7 @@ class VideoEngine(FSDPEngineWithLMHead):
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:
-    """Freeze the vision tower; return the number of frozen weights.
-
-    Args:
-        merger: Whether to freeze the modules that make tokens of its patches, too.
-    """
+    """Freeze the vision tower, and the modules that make tokens of its patches; return the number of frozen weights."""
     named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
     # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
     frozen = [
@@ -162,11 +155,6 @@ def freeze_vision(module: Any, merger: bool = True) -> int:
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
-
-
-def _without_hidden(batch: TensorDict) -> TensorDict:
-    rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in sequence_inputs(batch)]
-    return with_inputs(batch, rest)
 
 
 def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> TensorDict:
@@ -192,10 +180,7 @@ def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
 def reference_patches(
     processor: Any, sequences: Sequence[SequenceImages], images: Mapping[str, np.ndarray], device: Any = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """Float32 patches of what sequences show, by the keys of references, each distinct one processed once.
-
-    ``images`` are the pixels of all images, those of clips included.
-    """
+    """Float32 patches of sequences' visuals by the keys of references, from the pixels of all their images."""
     refs = {ref.key: ref for sequence in sequences for ref in sequence.refs}
     clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
     alone = {key: images[key] for key in refs if key not in clips}
@@ -207,11 +192,10 @@ def reference_patches(
 
 
 def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge: int) -> TensorDict:
-    """A copy of a batch whose clips are images of several moments.
+    """A copy of a batch whose clips are images of several moments; ``merge`` patches are a side of a visual token.
 
-    The placeholders of clips become those of images, and their patches and sizes are put among those of the images in
-    the order of the placeholders. The model's hidden states are the same: a placeholder's own embedding is never read,
-    positions were made before, and the loss is taken on no placeholder. ``merge`` patches are a side of a visual token.
+    Placeholders, patches and sizes of clips are put among those of the images. The model's hidden states are the same:
+    a placeholder's own embedding is never read, positions were made before, and the loss is taken on no placeholder.
     """
     ids = batch["input_ids"]
     filled = [

@@ -1,16 +1,10 @@
 """Images and clips that a vLLM engine gets by reference: the pixels of each are sent once, later its key only.
 
-vLLM's own cache of processed images (``multimodal/cache.py``) tells what the engine has. The rest comes with the
-request, or from the frame store that has it; vLLM's renderer processes it in its own thread, not on the server's event
-loop as in a stock server.
-
-vLLM keeps that cache twice: this process knows the keys, the engine's process has the patches, and both must see the
-same images in the same order. vLLM doesn't ensure it: a cancelled request leaves an image that only one side knows of,
-and ``reset_mm_cache`` warns of running requests. Here a lock is held from the look into the cache until the request is
-handed over, and while both sides are emptied.
-
-vLLM writes the placeholders itself, those of clips from their frames' times; that they are the rollout's is checked for
-each request.
+vLLM's own cache of processed images (``multimodal/cache.py``) tells what the engine has; the rest comes with the
+request, or from the frame store, and vLLM's renderer processes it in its own thread. vLLM keeps that cache twice, keys
+in this process and patches in the engine's, which must see the same images in the same order, and doesn't ensure it: a
+cancelled request leaves an image that only one side knows of. Here a lock is held from the look into the cache until
+the request is handed over, and while both sides are emptied.
 """
 
 import asyncio
@@ -67,32 +61,19 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True)
 class ImageStats:
-    """Counts of an engine's images and clips so far.
+    """Counts of an engine's images and clips so far."""
 
-    Attributes:
-        requests: Requests with images or clips.
-        asked: Images and clips of these requests.
-        fetched: Images that were fetched from a frame store.
-        received: Images whose pixels came with a request.
-        processed: Images and clips that vLLM's processor ran on; all others were cached.
-        again: Those of them that had been processed since the cache was last emptied: it is too small for the running
-            requests (``mm_processor_cache_gb``).
-        missing: Images that had to be asked for.
-        seconds: From a request's arrival until its images were ready, summed over requests that overlap.
-        resets: How often the cache was emptied.
-    """
-
-    requests: int = 0
-    asked: int = 0
-    fetched: int = 0
-    received: int = 0
-    processed: int = 0
-    again: int = 0
-    missing: int = 0
+    requests: int = 0  # with images or clips
+    asked: int = 0  # images and clips of these requests
+    fetched: int = 0  # images from a frame store
+    received: int = 0  # images whose pixels came with a request
+    processed: int = 0  # images and clips that vLLM's processor ran on; all others were cached
+    again: int = 0  # of them, since the cache was last emptied: mm_processor_cache_gb is too small for the requests
+    missing: int = 0  # images that had to be asked for
     bytes_fetched: int = 0
     bytes_received: int = 0
-    seconds: float = 0.0
-    resets: int = 0
+    seconds: float = 0.0  # from a request's arrival until its images were ready, summed over requests that overlap
+    resets: int = 0  # of the cache
 
 
 class ReferenceEngine:

@@ -40,7 +40,6 @@ class VideoServer(vLLMHttpServer):
         os.environ["VERL_RAY_JOB_ID"] = unique_job()
 
     async def run_server(self, args: argparse.Namespace) -> None:
-        """See verl's."""
         keep_clip_times(seconds_per_patch)
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now

@@ -1,8 +1,7 @@
 """verl's agent-loop workers, whose rollouts reach the trainer without pixels, and the manager that deals out questions.
 
-A stock worker runs the image processor on all images of a trajectory twice (for the score and for the batch), on the
-event loop that all its episodes share, and sends float32 patches to the trainer. Here references and sizes are sent,
-and the score, a function of the trajectory, needs neither.
+A stock worker runs the image processor on all images twice, on the event loop that all its episodes share, and sends
+float32 patches to the trainer. Here references and sizes are sent, and the score needs neither.
 """
 
 import gc
@@ -43,11 +42,7 @@ POSITIONS = "positions"
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker, with nothing slow on its event loop.
-
-    Without reward workers (``reward.num_workers: 0``) it scores its episodes itself: sending one to another process and
-    back takes longer than a reward by rules.
-    """
+    """verl's worker, with nothing slow on its event loop; without reward workers it scores its episodes itself."""
 
     reward_loop_worker_handles: Any
 
@@ -92,20 +87,15 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
-        for sequence in output if isinstance(output, list) else [output]:
+        outputs = output if isinstance(output, list) else [output]
+        for sequence in outputs:
             if IMAGES in (sequence.multi_modal_data or {}):
                 sequence.multi_modal_data[INPUTS] = await run_in_thread(partial(self._inputs, sequence))
         await super()._agent_loop_postprocess(output, validate, **kwargs)
-        if not validate:
-            await self._tag_untrained(output, **kwargs)
-
-    async def _tag_untrained(self, output: Any, **kwargs: Any) -> None:
-        """Tag a rollout that isn't trained on for the trainer and dynamic sampling."""
-        outputs = output if isinstance(output, list) else [output]
-        if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
-            return
-        keys = [key_of(kwargs["uid"], kwargs["session_id"], number) for number in range(len(outputs))]
-        await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
+        if not validate and outputs and outputs[-1].extra_fields.get(UNTRAINED, False):
+            # for the trainer and dynamic sampling
+            keys = [key_of(kwargs["uid"], kwargs["session_id"], number) for number in range(len(outputs))]
+            await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""
@@ -150,9 +140,8 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 class VideoAgentLoopManager(AgentLoopManagerTQ):
     """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), which get questions in turn.
 
-    verl deals each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
-    up a batch always reach the first. Here a batch starts with the worker after the last one. Validation has a turn of
-    its own: the prefetched questions of the next batch must not reach other workers.
+    verl deals each batch from the first worker on, which would get all refills of dynamic sampling. Validation has a
+    turn of its own: the prefetched questions of the next batch must not reach other workers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):

@@ -80,11 +80,7 @@ def graders_of(settings: Settings, router: str | None, reward_model: str | None)
 async def score_with_fallback(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, settings: Settings
 ) -> tuple[Score, set[GraderName]]:
-    """Score an episode; ``on_failure`` says what happens when a grader gives no verdict.
-
-    Returns:
-        The score, and the graders that failed and count as "wrong".
-    """
+    """Score an episode; also the graders without a verdict, which count as "wrong" if ``on_failure`` allows it."""
     failed: set[GraderName] = set()
     while True:
         try:
@@ -158,9 +154,9 @@ class _NoFrames(DrawnSource):
 async def while_answering(scoring: Coroutine[Any, Any, T], workers: Sequence[Any], seconds: float) -> T:
     """Await a coroutine that waits for reward workers, for as long as they answer at all.
 
-    A reward has its own time limit, which a function evades that never releases the interpreter, such as a regular
-    expression that backtracks: its worker's event loop stands still. Every ``seconds`` (0: never) the workers that are
-    Ray actors are asked for a sign of life, and have as long to give it, or a TimeLimitError is raised.
+    A function that never releases the interpreter, such as a regular expression that backtracks, evades a reward's own
+    time limit. Every ``seconds`` (0: never) Ray actors have as long to give a sign of life, or a TimeLimitError is
+    raised.
     """
     task = asyncio.ensure_future(scoring)
     try:

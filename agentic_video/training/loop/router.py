@@ -1,8 +1,7 @@
 """Routing of requests: all rollouts of a group go to one engine.
 
-They share the question, the overview and often the frames that they ask for, so one engine computes and keeps what
-sixteen would each compute for themselves. verl's own router knows rollouts only, and sends each to the least loaded
-engine (``verl/workers/rollout/router.py``).
+They share the question, the overview and often further frames, which one engine then computes once. verl's own router
+knows rollouts only, and sends each to the least loaded engine (``verl/workers/rollout/router.py``).
 """
 
 from collections import OrderedDict
@@ -52,7 +51,7 @@ def packaged_path(path: str | None) -> str | None:
 
 
 @dataclass
-class _Group:
+class _RoutedGroup:
     """A group's engine, its rollouts that haven't asked for anything yet, and the engines of those that have."""
 
     home: str
@@ -61,11 +60,10 @@ class _Group:
 
 
 class GroupRouter(GlobalRequestLoadBalancer):
-    """verl's router by group (``rollout.router_config_path``; runs as a Ray actor, one for all agent-loop workers).
+    """verl's router by group (``rollout.router_config_path``; a Ray actor, one for all agent-loop workers).
 
-    A group's first request goes to the least loaded engine: running requests, and rollouts to come of its groups. All
-    others of the group follow it. Only when its engine is full and another has less than half the load does a further
-    rollout go to that one, and stay there. ``config`` is the router's yaml.
+    A group's first request goes to the least loaded engine, all others follow it. Only when its engine is full and
+    another has less than half the load does a further rollout go to that one, and stay there.
     """
 
     def __init__(self, servers: dict[str, Any], config: Mapping[str, Any] | None = None):
@@ -74,8 +72,8 @@ class GroupRouter(GlobalRequestLoadBalancer):
         self._max_groups = int(config.get("max_groups", MAX_GROUPS))
         self._full = int(config.get("full", FULL))
         if self._max_groups < 1 or self._full < 1:
-            raise ValueError(f"max_groups and full must be at least 1, got {self._max_groups} and {self._full}")
-        self._groups: OrderedDict[str, _Group] = OrderedDict()
+            raise ValueError(f"max_groups={self._max_groups}, full={self._full} (router.yaml): set 1 or more")
+        self._groups: OrderedDict[str, _RoutedGroup] = OrderedDict()
         self._to_come: dict[str, int] = dict.fromkeys(servers, 0)
 
     def acquire_server(self, request_id: str) -> tuple[str, Any]:
@@ -85,7 +83,7 @@ class GroupRouter(GlobalRequestLoadBalancer):
         group_id, session, rollouts = RequestId.read(request_id)
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = _Group(self._idlest(), rollouts)
+            group = self._groups[group_id] = _RoutedGroup(self._idlest(), rollouts)
             self._to_come[group.home] += rollouts
         elif group.home not in self._servers:  # it moves with what it has still to come, and no more
             group.home = self._idlest()

@@ -1,9 +1,7 @@
 """verl's replay buffers with dynamic sampling that ends, and runs that end when nothing can be sampled any more.
 
-Whole groups are replaced when one of their rollouts failed (``trainer.v1.sampler.sync_refill_failed_groups``); verl
-does so only when all failed. Groups are alike when the rollouts that are trained on are
-(:mod:`agentic_video.training.ppo.untrained`); dropped ones are counted by their reward, so that the mean over all that
-was sampled is known.
+Whole groups are replaced when one of their rollouts failed (``trainer.v1.sampler.sync_refill_failed_groups``; verl does
+so only when all failed), and dropped ones are counted by their reward: the mean over all that was sampled is known.
 """
 
 import os
@@ -34,25 +32,15 @@ Reasons = tuple[set[str], set[str], set[str], "Counter[float]"]
 
 @dataclass
 class StepLimit:
-    """Groups that a step may play and drop (``algorithm.filter_groups.max_num_gen_batches``), and those it has.
-
-    Attributes:
-        batch: Groups a batch.
-        most: Groups that a step may play.
-        begun: Groups that a step begins with: its batch, and those of ``agentic_video.oversample``.
-        step: Number of the step that is counted.
-        dropped: Groups that it dropped because they were alike.
-        failed: Groups that it dropped because they failed; they don't count as played.
-        refilled: Groups that replaced others.
-    """
+    """Groups that a step may play and drop (``algorithm.filter_groups.max_num_gen_batches``), and those it has."""
 
     batch: int
-    most: int
-    begun: int
+    most: int  # that a step may play
+    begun: int  # that a step begins with: its batch, and those of agentic_video.oversample
     step: int = -1
-    dropped: int = 0
-    failed: int = 0
-    refilled: int = 0
+    dropped: int = 0  # because they were alike
+    failed: int = 0  # dropped too, but not counted as played
+    refilled: int = 0  # in return for others
 
     def at(self, step: int) -> "StepLimit":
         """Itself; the counts restart with each step."""
@@ -203,11 +191,7 @@ class VideoReplayBufferAsync(_GroupPolicy, ReplayBufferAsync):
 
 
 def oversampled(config: Any) -> int:
-    """Questions that a step plays beyond its batch (``agentic_video.oversample``).
-
-    Dynamic sampling replaces alike groups only when they are over, and a step waits for each such wave: with more
-    questions from the start there are fewer waves, and surplus groups are dropped. 0 without dynamic sampling.
-    """
+    """Questions that a step plays beyond its batch (``agentic_video.oversample``), to wait for fewer refills."""
     if not OmegaConf.select(config, "algorithm.filter_groups.enable"):
         return 0
     return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))

@@ -46,16 +46,15 @@ from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWork
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
 
-# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
 class VideoTrainer(_Base):
     """Common extensions of all our trainers; ``verl_mode`` is verl's name of the base trainer.
 
-    Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of
-    :mod:`agentic_video.training.logs.metrics`; the counters of frame stores, retrievers and engines; and some episodes
-    of each validation as pictures.
+    It logs the mean of every ``reward_extra_info`` key, as ``episode/<key>``, the figures of ``logs/metrics.py``,
+    counters of frame stores, retrievers and engines, and some episodes of each validation as pictures.
     """
 
     verl_mode: ClassVar[str]
@@ -187,7 +186,6 @@ class VideoAgentTrainer(VideoTrainer, UntrainedRollouts, EvenUpdates, LookAhead,
     verl_mode = "sync"
 
     def get_llm_client(self) -> Any:
-        """See verl's."""
         return client_of(self.llm_server_manager)
 
 

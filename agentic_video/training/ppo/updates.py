@@ -1,8 +1,7 @@
 """Optimizer updates of a step: as many as configured, also where an episode is several sequences.
 
 verl splits a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and pads the last one. Where each turn is a
-row (context ``latest_evidence``), or side queries are, a step that should be one update would be two or three, the last
-of a few rows, whose tokens weigh a multiple. And of several updates the last would have all of the padding.
+row, or side queries are, one update would be two or three, the last of a few rows, whose tokens weigh a multiple.
 """
 
 import math
@@ -19,7 +18,7 @@ from agentic_video.training.loop.outputs import rollout_of
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 

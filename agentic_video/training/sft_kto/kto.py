@@ -1,9 +1,7 @@
-"""The loss of KTO: preferences from single trajectories that are labelled desirable or undesirable.
+"""The loss of KTO (Model Alignment as Prospect Theoretic Optimization, section 4.1, equations 7 and 8), without verl.
 
-After *KTO: Model Alignment as Prospect Theoretic Optimization* (section 4.1, equations 7 and 8): a trajectory's implied
-reward is the log-ratio of its probability under the policy and under the frozen reference, summed over the generated
-tokens. It is compared with a reference point, an estimate of the KL divergence between the two from pairs of a question
-and another question's response. Everything here is a pure function of tensors, without verl.
+A trajectory's implied reward, the log-ratio of its probability under the policy and under the frozen reference, is
+compared with an estimate of the KL divergence between the two from pairs of a question and another's response.
 """
 
 from collections.abc import Sequence
@@ -26,13 +24,9 @@ class KtoLoss:
     def losses(
         self, policy: torch.Tensor, reference: torch.Tensor, desirable: torch.Tensor, kl: torch.Tensor
     ) -> torch.Tensor:
-        """The weighted loss of each trajectory, shape (n,), between 0 and the weights.
+        """The weighted loss of each trajectory, shape (n,), between 0 and the weights; a gradient for ``policy`` only.
 
-        Args:
-            policy: Log-probability of each trajectory under the policy, shape (n,); the only one with a gradient.
-            reference: The same under the reference, shape (n,).
-            desirable: Whether each is desirable, shape (n,).
-            kl: The reference point (:func:`reference_point`), one number or one a trajectory.
+        ``policy`` and ``reference`` are log-probabilities of the trajectories; ``kl`` is the :func:`reference_point`.
         """
         desirable = desirable.bool()
         advantage = self.beta * (policy - reference.detach() - kl.detach())
@@ -50,10 +44,7 @@ def reference_point(
 ) -> torch.Tensor:
     """The estimate of the KL divergence that rewards are compared with: never below 0, without gradient.
 
-    Args:
-        policy: Log-probability of each mismatched pair's response under the policy, shape (n,).
-        reference: The same under the reference.
-        group: The processes whose pairs are averaged; all must call. None: this process alone.
+    Averaged over the log-probabilities of mismatched pairs' responses, shape (n,), of all processes of a group.
     """
     ratios = (policy - reference).detach().float()
     total = torch.stack([ratios.sum(), ratios.new_tensor(float(ratios.numel()))])
@@ -67,11 +58,7 @@ def reference_point(
 def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Log-probability of the generated tokens of each sequence of a packed batch, in float32, shape (n,).
 
-    Args:
-        log_probs: At each position the log-probability of the next token, all sequences one after the other, shape
-            (tokens,). A sequence's last position doesn't count.
-        mask: 1 for each generated token, shape (tokens,).
-        lengths: Tokens of each sequence, shape (n,).
+    ``log_probs``, shape (tokens,), has at each position that of the next token; a sequence's last one doesn't count.
     """
     row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
     counted = torch.zeros_like(log_probs, dtype=torch.bool)
@@ -83,10 +70,7 @@ def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: tor
 
 
 def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
-    """Weights of desirable and undesirable trajectories, by their numbers, that balance both kinds.
-
-    That of the rarer kind is raised; both are 1 if there is one kind only.
-    """
+    """Weights of desirable and undesirable trajectories that raise the rarer kind to the other; 1 for one kind only."""
     if not desirable or not undesirable:
         return 1.0, 1.0
     most = max(desirable, undesirable)

@@ -21,8 +21,8 @@ from benchmarks.learning.report import (
     percent,
     plain,
     same_seeds,
-    table,
 )
+from benchmarks.tables import table
 
 MARKER = "<!-- results -->"
 """The page's line after which :func:`publish` writes."""

@@ -1,8 +1,6 @@
-"""The tiny base model: a tokenizer, and what any system needs of a model: to find and read a frame.
+"""The tiny base model: a tokenizer, and a model that finds and reads a frame but knows no system's grammar.
 
-It knows no system's grammar. One base serves the cold starts of all systems of its family (but of those with words of
-their own), and answers questions about
-frames that it is simply shown (EVA's verifier).
+One base serves the cold starts of all systems of its family, except those with words of their own, and EVA's verifier.
 """
 
 import asyncio
@@ -54,24 +52,24 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "count": COUNTS,
     "overview": tuple(TINTS),
 }
-"""The words that a kind of question's options are drawn from; those of ``search`` are the colours, too."""
+"""Words that the options of each kind of question are drawn from; ``search`` uses the colours."""
 
 _LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
-"""Styles of frame labels, as one system or another writes them."""
+"""Styles of frame labels of the systems."""
 
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """How the base is taught.
+    """Training of the base model.
 
     Attributes:
-        world: What its questions are about.
+        world: World of its questions.
         reading: Number of different questions about a few frames.
         reading_steps: Steps on them.
-        reading_batch: Questions a step.
+        reading_batch: Questions per step.
         learning_rate: Peak.
         threads: Threads of torch while training.
-        seed: Of everything random.
+        seed: Seed of all draws.
     """
 
     world: WorldRecipe = field(
@@ -92,22 +90,21 @@ class BaseRecipe:
 
 
 def answer_text(word: str) -> str:
-    """What the base says. It names the option: to look its letter up is the hardest thing for so small a model."""
+    """The base model's reply. It names the option: looking up a letter is the hardest task for so small a model."""
     return f"<think>it is {word}</think><answer>{word}</answer>"
 
 
 def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
-    """How the base is shown frames and asked: the frames, then the question."""
+    """Message to the base model as a verifier: the frames, then the question."""
     return Message("user", (*frames, "\n" + question))
 
 
 def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> list[str]:
-    """Texts that the tokenizer's merges are learnt from: what some systems' episodes on the world say
-    (:data:`~agentic_video.systems.registry.TOY_VOCABULARY`).
+    """Texts that the tokenizer's merges are learnt from: episodes of the systems in ``TOY_VOCABULARY``.
 
     Args:
-        searched: Whether some of its questions are of the kind ``search``, which speak of more.
-        own: A system's words beside those that are shared.
+        searched: Add questions of the kind ``search``.
+        own: Words of one more system.
     """
     prompts = packaged_prompts().items()
     texts = [
@@ -135,7 +132,7 @@ def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> lis
 
 
 def search_texts(scripts: Sequence[Turns]) -> list[str]:
-    """What the episodes of some oracles on questions of the kind ``search`` say."""
+    """Texts of oracles on questions of the kind ``search``."""
     world, rng = WorldRecipe(mixture=(("search", 1.0),)), np.random.default_rng(0)
     texts = []
     for scene in scenes("demonstrations", 100, 0, world):
@@ -148,7 +145,7 @@ def search_texts(scripts: Sequence[Turns]) -> list[str]:
 
 
 def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
-    """An episode on a scene before its first turn, which shows no frames."""
+    """An episode on a scene before its first turn, without frames."""
     info = SceneSource({qa.video: scene}, world).facts(qa.video)
     return EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
 
@@ -156,15 +153,11 @@ def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
 def single_turn(
     model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = (), prefix: str = ""
 ) -> Demonstration:
-    """One message and one reply, all of which carries loss.
+    """A message and a reply; the whole reply carries loss.
 
     Args:
-        model: Whose positions the demonstration has.
-        chat_format: Its prompts' form.
-        message: What it is asked.
-        said: The reply.
         stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
-        prefix: What the reply is given to start with, without loss.
+        prefix: Start of the reply, without loss.
     """
     asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix)
     reply = chat_format.encode(said)
@@ -184,17 +177,9 @@ def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
 
 
 def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, world_seed: int) -> list[Demonstration]:
-    """Questions about two to seven frames, one of which shows what is asked about.
+    """Questions about two to seven frames, one of which shows the event.
 
-    As systems differ, so do the questions: half stand before the frames, and most frames have a label of some kind.
-
-    Args:
-        model: Whose image tokens and positions the demonstrations have.
-        tokenizer: Its tokenizer.
-        world: What the questions are about.
-        count: Number of questions.
-        world_seed: Number of the world, and of everything random.
-    """
+    Half stand before the frames, and most frames have a label of some style, since systems differ in both."""
     chat_format = chat_format_of(model, tokenizer)
     side = FAMILIES[family_of(model)].frame_side
     rng = np.random.default_rng([world_seed, 5])
@@ -222,14 +207,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
 
 
 def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: OwnWords | None = None) -> None:
-    """Teach a new tiny base model and save it as a checkpoint.
-
-    Args:
-        folder: Gets the checkpoint.
-        model_recipe: Its sizes.
-        recipe: How it is taught.
-        own: A system's words that its tokenizer has beside the shared ones.
-    """
+    """Train a new tiny base model and save it as a checkpoint."""
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     tokenizer = build_tokenizer(tokenizer_corpus("search" in kinds_of(recipe.world), own), own.tags if own else ())

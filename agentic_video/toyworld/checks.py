@@ -1,4 +1,4 @@
-"""Whether the numbers of a toy recipe make sense; a mistake is said before anything is built."""
+"""Checks of the numbers of a toy recipe, made before anything is built."""
 
 import math
 from typing import Any
@@ -7,16 +7,13 @@ from agentic_video.toyworld.world import WorldRecipe
 
 
 def check_counts(recipe: Any, *names: str, least: int = 1, within: str = "") -> None:
-    """Make sure that some whole numbers of a recipe aren't too small.
+    """Check that whole numbers of a recipe aren't below ``least``.
 
     Args:
-        recipe: A dataclass.
-        names: Of its fields.
-        least: The smallest that will do.
-        within: How messages name the recipe, e.g. ``world.``.
+        within: Prefix of the field in messages, e.g. ``world.``.
 
     Raises:
-        ValueError: One is; the message names it.
+        ValueError: One is.
     """
     for name in names:
         if getattr(recipe, name) < least:
@@ -24,32 +21,20 @@ def check_counts(recipe: Any, *names: str, least: int = 1, within: str = "") -> 
 
 
 def check_shares(recipe: Any, *names: str, within: str = "") -> None:
-    """Make sure that some numbers of a recipe are shares; see :func:`check_counts`.
-
-    Raises:
-        ValueError: One isn't; the message names it.
-    """
+    """Check that numbers of a recipe are from 0 to 1, else raise ValueError."""
     for name in names:
         if not 0 <= getattr(recipe, name) <= 1:
             raise ValueError(f"{within}{name} must be a share from 0 to 1, got {getattr(recipe, name)}")
 
 
 def check_rate(recipe: Any) -> None:
-    """Make sure that a recipe's learning rate is one.
-
-    Raises:
-        ValueError: It isn't.
-    """
+    """Check a recipe's learning rate, else raise ValueError."""
     if not 0 < recipe.learning_rate < math.inf:
         raise ValueError(f"learning_rate must be above 0, got {recipe.learning_rate}")
 
 
 def check_world(world: WorldRecipe) -> None:
-    """Make sure that videos can be made of a world's numbers.
-
-    Raises:
-        ValueError: They can't; the message names one.
-    """
+    """Check the numbers of a world, else raise ValueError."""
     check_counts(world, "fps", "overview_frames", within="world.")
     check_shares(world, "open_ended", within="world.")
     if any(count < 1 for count in world.other_overviews):

@@ -1,7 +1,6 @@
-"""Is a cold start fit for reinforcement learning? Sampled episodes on real files, and thresholds for what they show.
+"""The gate of a cold start: sampled episodes on real files, with thresholds.
 
-A model that can't write a call, or can't read what it is shown, isn't repaired by GRPO: it collapses to guessing.
-"""
+GRPO can't repair a model that writes no call or can't read frames: it collapses to guessing."""
 
 import asyncio
 import math
@@ -39,14 +38,11 @@ from agentic_video.video.store import FrameStore
 
 @dataclass(frozen=True)
 class Played:
-    """One sampled episode and what it earned.
+    """A sampled episode and its reward.
 
     Attributes:
-        qa: The question.
-        trajectory: The episode.
-        reward: What it earned.
-        acc: How right its answer is, from 0 to 1.
-        well_formed: Whether every turn follows the system's grammar.
+        acc: Correctness of the answer, from 0 to 1.
+        well_formed: Every turn follows the system's grammar.
     """
 
     qa: VideoQA
@@ -57,22 +53,22 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Whether the answer is wholly right: a wrong word in a right sentence earns a part of ROUGE."""
+        """True if the answer is fully right: a wrong word in a right sentence earns a part of ROUGE."""
         return self.acc > 0.99
 
     @property
     def zoomed(self) -> bool:
-        """Whether a legal call was made."""
+        """True after a legal call."""
         return self.trajectory.tool_calls > 0
 
     @property
     def needs_zoom(self) -> bool:
-        """Whether the overview alone can't answer."""
+        """True if the overview alone can't answer."""
         return self.qa.extra["event_time"] is not None
 
     @property
     def saw_event(self) -> bool:
-        """Whether a zoom showed a frame within the event, to the agent or to a sub-agent."""
+        """True if a zoom showed a frame of the event, to the agent or to a sub-agent."""
         if not self.needs_zoom:
             return False
         shown = [ref for turn in self.trajectory.turns for ref in frames_by(turn)]
@@ -82,17 +78,16 @@ class Played:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """What a cold start must reach.
+    """Thresholds of a cold start.
 
     Attributes:
-        grammar: Share of episodes on questions that need it with a legal call and an answer.
-        perception: Share of right answers where the event was shown.
-        margin: How much more an episode that zooms earns than one that guesses.
-        max_accuracy: More than this leaves reinforcement learning no room.
-        saw_event: Share of the right looks among all: what is never sampled is never reinforced.
-        refused: Most refused calls an episode: a grammar that is learnt by halves teaches shortcuts.
-        signs: Share of the arrows that are named truly, of the first frames and of looks each, where an event must be
-            searched: who can't tell them apart can't learn to follow them.
+        grammar: Least share of episodes, on questions that need a look, with a legal call and an answer.
+        perception: Least share of right answers where the event was shown.
+        margin: Least reward of zooming above that of guessing.
+        max_accuracy: Most accuracy, so that GRPO has room.
+        saw_event: Least share of right looks: GRPO can't reinforce what is never sampled.
+        refused: Most refused calls per episode: half-learnt grammar teaches shortcuts.
+        signs: Least share of arrows named correctly, of first frames and of looks, where events must be searched.
     """
 
     grammar: float = 0.8
@@ -114,21 +109,15 @@ class GateReport:
     """Figures of sampled episodes; shares from 0 to 1.
 
     Attributes:
-        episodes: Their number.
-        accuracy: Share of right answers.
         grammar: See :class:`GateLimits`.
-        answered: Share of episodes that gave an answer.
-        well_formed: Share of episodes in which every turn follows the system's grammar.
-        zoom_rate: Share of episodes with a legal call, of those on questions that need it.
-        saw_event: Share of episodes whose zoom showed the event, of those on questions that need it.
+        well_formed: Share of episodes in which every turn follows the grammar.
+        zoom_rate: Share of episodes with a legal call, on questions that need one.
+        saw_event: Share of episodes whose zoom showed the event, likewise.
         perception: See :class:`GateLimits`.
-        refused: Refused calls an episode.
+        refused: Refused calls per episode.
         zoom_reward: Mean reward of episodes that zoomed, on questions that need it.
-        guess_reward: Reward of a well-formed answer that is right by chance.
-        signs: Share of the arrows that are named truly, by where they were seen; empty where nothing must be searched.
-        by_kind: Accuracy by kind of question.
-        perception_by_kind: Perception by kind of question.
-        ends: Share of episodes by end reason.
+        guess_reward: Mean reward of well-formed answers by chance.
+        signs: Share of arrows named correctly by where they were seen; empty without search questions.
     """
 
     episodes: int
@@ -161,12 +150,7 @@ class GateReport:
 
 
 class GateError(RuntimeError):
-    """The cold start isn't fit; the message names the figures, the thresholds and the remedy.
-
-    Args:
-        message: See above.
-        too_good: Whether it knows too much already: teaching it further would make that worse.
-    """
+    """The cold start is unfit; ``too_good`` if it knows too much already, which more training would worsen."""
 
     def __init__(self, message: str, *, too_good: bool = False):
         super().__init__(message)
@@ -187,13 +171,9 @@ async def play_all(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> list[Played]:
-    """Play ``samples`` episodes on each question, all at once.
+    """Play ``samples`` episodes on each question, all at once; samples of a question are adjacent.
 
-    Each episode has seeds of its own: which of them asks first depends on how busy the machine is.
-
-    Returns:
-        The episodes; the samples of a question lie together.
-    """
+    Each episode has its own seeds: which episode asks first depends on the machine's load."""
     chat_format = chat_format_of(model, tokenizer)
     shared = BatchEngine(model, tokenizer, temperature=temperature)
 
@@ -210,7 +190,7 @@ async def play_all(
 async def guess_reward(
     system: System, turns: Turns, questions: Sequence[VideoQA], source: FrameSource, graders: Graders
 ) -> float:
-    """Mean reward of answering at once, by chance: each answer that :func:`_chances` has for a question once."""
+    """Mean reward of answering at once by chance: each possible answer of a question once."""
 
     async def one(qa: VideoQA, letter: str, word: str) -> float:
         def say(view: EpisodeView) -> str:
@@ -225,8 +205,7 @@ async def guess_reward(
 
 
 def _chances(qa: VideoQA) -> list[tuple[str, str]]:
-    """Letters and texts of the answers that chance chooses from: a question's options, or the stretches that an event
-    may be in; none of other questions."""
+    """Letters and texts of answers by chance: a question's options, or the stretches an event may be in."""
     if qa.options:
         return list(zip(LETTERS, qa.options, strict=False))
     if qa.extra["kind"] != "span":
@@ -235,7 +214,7 @@ def _chances(qa: VideoQA) -> list[tuple[str, str]]:
 
 
 def _share(chosen: Sequence[bool]) -> float:
-    """Share of the true ones; 0 of none."""
+    """Share of true values; 0 of none."""
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
@@ -250,12 +229,7 @@ def _signs(episodes: Sequence[Played]) -> dict[str, float]:
 
 
 def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
-    """The figures of played episodes.
-
-    Args:
-        episodes: What was played.
-        guessing: See :func:`guess_reward`.
-    """
+    """Figures of played episodes."""
     needing = [one for one in episodes if one.needs_zoom]
     saw = [one for one in needing if one.saw_event]
     zoomed = [one.reward for one in needing if one.zoomed]
@@ -285,14 +259,13 @@ def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
 
 @dataclass(frozen=True)
 class Setting:
-    """How the gate's episodes are played.
+    """Setting of the gate's episodes.
 
     Attributes:
-        system: Whose episodes they are.
-        limits: Their token budgets.
-        turns: The system's oracle, for what a guess earns.
-        clip: Folder of the tiny CLIP, for systems that find frames by text; None without one.
-        base: Checkpoint of the base model, which serves as the verifier; None without one.
+        limits: Token budgets.
+        turns: The system's oracle, for the reward of a guess.
+        clip: Folder of the tiny CLIP, for systems that find frames by text.
+        base: Checkpoint of the base model that serves as the verifier.
     """
 
     system: System
@@ -304,7 +277,7 @@ class Setting:
 
 @asynccontextmanager
 async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Graders]:
-    """What the system's reward asks for, with the base model served as the verifier where it is wanted."""
+    """Graders of the system's reward; the base model serves as the verifier."""
     if setting.base is None:
         yield Graders(source=source)
         return
@@ -322,17 +295,7 @@ def measure(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> GateReport:
-    """Sample episodes of a checkpoint on the first questions of a split.
-
-    Args:
-        model_dir: The checkpoint.
-        rows: File of the split.
-        setting: How they are played.
-        questions: Number of questions.
-        samples: Episodes on each of them.
-        temperature: Of the sampling.
-        seed: Of the sampling.
-    """
+    """Sample episodes of a checkpoint on the first questions of a split."""
     model, tokenizer = load_checkpoint(model_dir)
     model.eval()
     source = FrameStore()
@@ -366,7 +329,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Threshold:
-    """One figure and what it must reach, or must not exceed."""
+    """A figure and its limit."""
 
     name: str
     value: float
@@ -376,7 +339,7 @@ class _Threshold:
 
     @property
     def met(self) -> bool:
-        """Whether the figure is within its threshold."""
+        """True within the limit."""
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
     def __str__(self) -> str:
@@ -391,26 +354,34 @@ def check(
     limits: GateLimits | None = None,
     remedies: Mapping[str, str] | None = None,
 ) -> GateReport:
-    """Measure a cold start and refuse one that is unfit.
+    """Measure a cold start on held-out rows and refuse an unfit one.
 
     Args:
-        model_dir: Its checkpoint.
-        rows: File of held-out questions.
-        setting: How its episodes are played.
-        limits: What it must reach.
-        remedies: Overrides by what they do (``more cold_start.steps``); by default messages say the latter.
+        remedies: Overrides by what they do (``more cold_start.steps``), for messages.
 
     Raises:
         GateError: A figure misses its threshold.
     """
-    limits = limits or GateLimits()
     report = measure(model_dir, rows, setting)
+    misses = missed_thresholds(report, limits or GateLimits(), remedies)
+    if misses:
+        raise GateError(
+            f"the cold start isn't fit for training: {'; '.join(map(str, misses))}. {report}",
+            too_good=any(threshold.name == "accuracy" for threshold in misses),
+        )
+    return report
+
+
+def missed_thresholds(
+    report: GateReport, limits: GateLimits, remedies: Mapping[str, str] | None = None
+) -> list[_Threshold]:
+    """Thresholds that a cold start's figures miss; see :func:`check`."""
     margin = report.zoom_reward - report.guess_reward
 
     def by(*what: str) -> str:
         return " or ".join((remedies or {}).get(each, each) for each in what)
 
-    more_steps, less_off_aim = "more cold_start.steps", "less cold_start.off_aim"
+    more_steps, less_aim_error = "more cold_start.steps", "less cold_start.aim_error_rate"
     thresholds = (
         _Threshold("grammar", report.grammar, limits.grammar, by(more_steps, "less cold_start.direct")),
         _Threshold(
@@ -425,7 +396,7 @@ def check(
             )
             for place, share in report.signs.items()
         ),
-        _Threshold("looks that show the event", report.saw_event, limits.saw_event, by(less_off_aim)),
+        _Threshold("looks that show the event", report.saw_event, limits.saw_event, by(less_aim_error)),
         _Threshold(
             "refused calls an episode",
             report.refused,
@@ -433,19 +404,13 @@ def check(
             by(more_steps, "more cold_start.kept", "less cold_start.habit"),
             at_most=True,
         ),
-        _Threshold("reward of zooming minus reward of guessing", margin, limits.margin, by(less_off_aim, more_steps)),
+        _Threshold("reward of zooming minus reward of guessing", margin, limits.margin, by(less_aim_error, more_steps)),
         _Threshold(
             "accuracy",
             report.accuracy,
             limits.max_accuracy,
-            f"nothing is left to learn: {by('more cold_start.off_aim')}",
+            f"nothing is left to learn: {by('more cold_start.aim_error_rate')}",
             at_most=True,
         ),
     )
-    misses = [threshold for threshold in thresholds if not threshold.met]
-    if misses:
-        raise GateError(
-            f"the cold start isn't fit for training: {'; '.join(map(str, misses))}. {report}",
-            too_good=any(threshold.name == "accuracy" for threshold in misses),
-        )
-    return report
+    return [threshold for threshold in thresholds if not threshold.met]

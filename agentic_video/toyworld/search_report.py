@@ -1,7 +1,6 @@
 """How a run searched, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
 
-For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``).
-"""
+For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``)."""
 
 import argparse
 import re
@@ -21,12 +20,11 @@ class Searched:
     """How some episodes searched; None where no episode tells.
 
     Attributes:
-        episodes: Their number, those on questions that must be searched.
         accuracy: Share of right answers; of intervals their mean IoU.
-        looks: Looks an episode.
+        looks: Looks per episode.
         first_follows: Share of first looks that went where the signpost points.
-        again: Share of episodes that looked again after a first look that missed.
-        second_follows: Share of those second looks that went where the event may still be.
+        again: Share of episodes that looked again after a miss.
+        second_follows: Share of these that went where the event may still be.
         found: Share of episodes that looked at the event.
     """
 
@@ -43,7 +41,7 @@ HEADER = ("episodes", "accuracy", "looks", "first look follows", "looks again", 
 
 
 def summarize(records: Iterable[Record]) -> Searched | None:
-    """The figures of some episodes; None where none of them had to search."""
+    """Figures of some episodes; None if none of them had to search."""
     figures: list[SearchFigures] = []
     right: list[float] = []
     for record in records:
@@ -70,7 +68,7 @@ def _share(values: Iterable[bool | None]) -> float | None:
 
 
 def cells(searched: Searched) -> list[str]:
-    """The figures as a table's cells, in the order of :data:`HEADER`."""
+    """Cells of a table row, in the order of :data:`HEADER`."""
     shares = (searched.first_follows, searched.again, searched.second_follows, searched.found)
     return [
         str(searched.episodes),
@@ -81,11 +79,7 @@ def cells(searched: Searched) -> list[str]:
 
 
 def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
-    """How a run's training episodes searched, steps taken together.
-
-    Args:
-        folder: The run's.
-        width: So many steps are one line.
+    """Figures of a run's training episodes, ``width`` steps together.
 
     Raises:
         SetupError: The folder has no such episodes, or a file of them can't be read.
@@ -108,13 +102,13 @@ def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
 
 
 def table(lines: Sequence[tuple[str, Searched]]) -> str:
-    """A Markdown table, one line for some steps."""
+    """A Markdown table, a row per group of steps."""
     rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(one)] for steps, one in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:
-    """Command line."""
+    """Print the report."""
     parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.search_report", description=__doc__)
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_argument("--width", type=int, default=5, metavar="N", help="steps in a line (default: %(default)s)")

@@ -47,7 +47,7 @@ def test_the_configs_block_is_the_recipe() -> None:
         ("model.layers", 0, ".model: layers must be at least 1, got 0"),
         ("cold_start.demonstrations", 0, ".cold_start: demonstrations must be at least 1, got 0"),
         ("cold_start.kept", -1, ".cold_start: kept must be at least 0, got -1"),
-        ("cold_start.off_aim", 1.5, ".cold_start: off_aim must be a share from 0 to 1, got 1.5"),
+        ("cold_start.aim_error_rate", 1.5, ".cold_start: aim_error_rate must be a share from 0 to 1, got 1.5"),
         ("cold_start.learning_rate", math.nan, ".cold_start: learning_rate must be above 0, got nan"),
         ("gate.grammar", math.nan, ".gate: grammar must be a number, got nan"),
     ],
@@ -61,5 +61,5 @@ def test_a_number_that_makes_no_sense_is_named(key: str, value: Any, said: str) 
 
 
 def test_zero_may_mean_none() -> None:
-    none = {"habit": 0, "kept": 0, "aiming_steps": 0, "steps": 0, "off_aim": 0}
+    none = {"habit": 0, "kept": 0, "aiming_steps": 0, "steps": 0, "aim_error_rate": 0}
     assert dataclass_from(ColdStartRecipe, none, "") == ColdStartRecipe(**none)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ if [ $# -eq 0 ]; then
 fi
 if [ $# -eq 0 ] || [ "$*" = "-m slow or ray" ]; then
   # Some tests wait for the processes that they start: a worker more than there are cores.
-  workers=$(($("$PYTHON" -c 'from agentic_video.utils.resources import cpu_limit; print(cpu_limit())') + 1))
+  workers=$(($("$PYTHON" -c 'from agentic_video.utils.host import cpu_limit; print(cpu_limit())') + 1))
   export OMP_NUM_THREADS=1
   # Compiled once, not by every worker and by all processes that tests start.
   unset PYTHONDONTWRITEBYTECODE

@@ -15,7 +15,7 @@ from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.host import count_gpus
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.source import DrawnSource

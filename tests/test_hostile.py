@@ -67,6 +67,18 @@ GARBAGE = [
     "reward: 1.5",
     "\\u0000",
     "\\ud800",
+    "٤٢",
+    "00:42",
+    "is: 7",
+    "FrameAt:\n",
+    # other systems' tags and calls
+    *(
+        f"<{close}{tag}>"
+        for tag in ("think", "thinking", "action", "tool_call", "tool_code", "turn_sum")
+        for close in ("", "/")
+    ),
+    *(case.call for case in CASES.values()),
+    *(case.answer.format("B") for case in CASES.values()),
 ]
 
 # No rule takes one of these for the right option, "B. green"; VideoZoomer's released one takes the last "X.".

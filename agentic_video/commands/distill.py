@@ -21,8 +21,8 @@ from agentic_video.synthesis.distill import DistillOptions, distill
 from agentic_video.synthesis.jobs import JobReport
 from agentic_video.synthesis.team import TeamOptions
 from agentic_video.synthesis.template_mix import OPTION, read_mix
-from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import count_gpus
 from agentic_video.utils.imports import make_importable
 from agentic_video.utils.option_types import Fraction, ModelName
 

@@ -19,11 +19,18 @@ from agentic_video.commands.install import lists_folder
 from agentic_video.launch.cluster import differences, report_nodes
 from agentic_video.training.seams.patches import VERL_VERSION
 from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
-from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_folder
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.host import can_write, free_space, mount_of, object_store
-from agentic_video.utils.resources import cpu_limit, memory_free, memory_limit
+from agentic_video.utils.host import (
+    can_write,
+    count_gpus,
+    cpu_limit,
+    free_space,
+    memory_free,
+    memory_limit,
+    mount_of,
+    object_store,
+)
 from agentic_video.utils.units import GIB
 
 LAPTOP_MEMORY = 9

@@ -35,7 +35,7 @@ def run(options: Options) -> int:
 
 def _run(options: Options) -> int:
     from agentic_video.evaluation.evaluate import evaluate
-    from agentic_video.utils.devices import count_gpus
+    from agentic_video.utils.host import count_gpus
 
     if os.environ.get("RAY_ADDRESS"):
         os.environ.update(auth_mode(os.environ))  # before Ray is imported, which looks for it then

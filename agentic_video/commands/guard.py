@@ -22,8 +22,8 @@ REMEDIES = {
 
 def set_environment() -> None:
     """Set the environment variables of models' processes, where they aren't set; before anything heavy is imported."""
-    from agentic_video.utils.devices import count_gpus
     from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+    from agentic_video.utils.host import count_gpus
 
     for name, value in {**COMMON_ENV, **({} if count_gpus() else LAPTOP_ENV)}.items():
         os.environ.setdefault(name, value)

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agentic_video.utils.errors import SetupError
+
 PROGRAM = "agentic-video"
 COMMANDS: Mapping[str, str] = {
     "run": "train one system: GRPO, SFT, KTO or RFT",
@@ -46,7 +48,8 @@ def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[An
         The function that runs the command, and its options.
 
     Raises:
-        SystemExit: For help, or with status 2 after one line about a mistake.
+        SystemExit: For help, with status 0.
+        SetupError: A mistake on the command line.
     """
     if not words or words[0] in ("-h", "--help"):
         if not words:
@@ -65,7 +68,7 @@ def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[An
     overridable = hasattr(options, "overrides")
     if unknown := [word for word in others if word.startswith("-") or not overridable]:
         written = unknown[0].partition("=")[0]
-        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module.Options))}")
+        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module.Options))}", written)
     return module.run, replace(options, overrides=tuple(others)) if overridable else options
 
 
@@ -148,8 +151,8 @@ def _checked(program: str, kind: type, options: Any) -> Any:
         required = {field.name for field in fields(kind) if field.default is MISSING}
         name = str(found["loc"][0]) if found["loc"] else ""
         positional = name in required and name in ("records", "paths", "folders")
-        where = f"{name if positional else _option(name)} {found['input']}: " if name else ""
-        _fail(program, f"{where}{message}")
+        key = name if positional or not name else _option(name)
+        _fail(program, f"{key} {found['input']}: {message}" if name else message, key)
 
 
 def _message_in(box: str) -> str:
@@ -171,6 +174,5 @@ def _did_you_mean(word: str, known: Sequence[str] | Mapping[str, str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _fail(program: str, message: str) -> NoReturn:
-    print(f"{program}: error: {message} (all options: {program} --help)", file=sys.stderr)
-    sys.exit(2)
+def _fail(program: str, message: str, key: str = "") -> NoReturn:
+    raise SetupError(f"{message} (all options: {program} --help)", key=key)

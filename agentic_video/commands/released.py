@@ -90,7 +90,7 @@ def _stage(
     checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", variant: "Variant", options: Options
 ) -> "CheckpointPlan":
     from agentic_video.evaluation.released import CheckpointPlan, plan_checkpoint
-    from agentic_video.utils.devices import count_gpus
+    from agentic_video.utils.host import count_gpus
 
     option = "--model" if options.model else f"checkpoint {checkpoint.name}:"
     checkpoint = replace(checkpoint, model=options.model or checkpoint.model)

@@ -74,8 +74,8 @@ def _run(options: Options) -> int:
     from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, shown
     from agentic_video.launch.reproduce.run import default_mode, run_steps
     from agentic_video.launch.reproduce.state import State
-    from agentic_video.utils.devices import count_gpus
     from agentic_video.utils.environment import output_folder
+    from agentic_video.utils.host import count_gpus
 
     if options.laptop and options.paper:
         raise SetupError("--laptop and --paper exclude each other: leave one of them out", key="--laptop")

@@ -13,7 +13,7 @@ from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions
 from agentic_video.synthesis.jobs import JobOptions, JobReport, Prices
 from agentic_video.synthesis.teachers import TeacherOptions
-from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.host import count_gpus
 from agentic_video.utils.option_types import Amount, ModelName, OutputFolder, Overrides, PositiveAmount
 
 

@@ -17,8 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.misspelt import check_keys
 from agentic_video.config.overrides import check_against, parse_overrides
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 PACKAGED = Path(__file__).resolve().parents[1] / "recipes"
 """Where a wheel carries the recipes' configs. In a checkout they are next to the package."""

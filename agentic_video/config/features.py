@@ -15,8 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from agentic_video.config.unread import check_unread
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, did_you_mean
 
 TRAINER_MODES = {
     "sync": "agentic_video",

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agentic_video.types.schema import first_problem
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError, described, one_line
+from agentic_video.utils.errors import SetupError, described, did_you_mean, one_line
 
 T = TypeVar("T")
 

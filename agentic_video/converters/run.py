@@ -36,7 +36,7 @@ from agentic_video.converters.files import (
 )
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
 from agentic_video.types.text import is_unicode
-from agentic_video.utils.journal import whole, write_whole
+from agentic_video.utils.workdir import whole, write_whole
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.sampling import uniform_indices

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from agentic_video.types.record import is_record
 from agentic_video.types.row import RowError, VideoQA, absolute, located
 from agentic_video.types.text import printable
-from agentic_video.utils.resources import cpu_limit
+from agentic_video.utils.host import cpu_limit
 from agentic_video.video.damage import DAMAGED_SHARE, find_damaged, runs, too_damaged, too_short
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video

@@ -11,8 +11,7 @@ import yaml
 from agentic_video.config.typed import ConfigError, dataclass_from
 from agentic_video.evaluation.published import PublishedScore, published_for
 from agentic_video.planning.shapes import shape_of
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 ALL = "all"
 """Stands for every checkpoint of the table."""

@@ -12,8 +12,8 @@ from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_o
 from agentic_video.evaluation.suites import ACCURACY, headline
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import PairedDifference, paired_difference
+from agentic_video.utils.workdir import write_whole
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ from agentic_video.types.text import printable
 from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 

@@ -18,8 +18,8 @@ from agentic_video.types.action import Action, Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory, recorded_frames
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import clustered_error
+from agentic_video.utils.workdir import write_whole
 
 CATEGORY_FIELDS = (
     "categories",

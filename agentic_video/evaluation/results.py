@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from agentic_video.datasets.rows import Problem
 from agentic_video.types.record import Record, load_records, write_record
 from agentic_video.types.row import VideoQA
-from agentic_video.utils import journal as files
+from agentic_video.utils import workdir as files
 
 SETTINGS_FILE = "eval.json"
 KNOWN_LATER = ("engine", "model_name", "model_root", "model_content", "judge", "retrieval", "frame_store", "prompts")

@@ -16,12 +16,12 @@ from agentic_video.evaluation.results import FAILURES, JOURNALS, Failure
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.host import count_gpus
+from agentic_video.utils.process import take_image_threads
 from agentic_video.utils.ray_cluster import own_token, unanswered
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys, load_secrets
-from agentic_video.utils.threads import take_image_threads
 
 POLL_SECONDS = 1.0
 """Between two looks at what shards wrote."""

@@ -8,7 +8,7 @@ from agentic_video.evaluation.results import ExcludedRow, Failure
 from agentic_video.graders.answer import MAX_ANSWER_CHARS, named_option
 from agentic_video.types.record import Record
 from agentic_video.types.row import LETTERS
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 UNANSWERED = -1
 """Stands for no option."""

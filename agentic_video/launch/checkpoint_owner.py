@@ -17,7 +17,7 @@ from agentic_video.launch.options import ChangedData
 from agentic_video.launch.run_folder import changed_content, forget_rows, without_content
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 OWNER_FILE = "made_by.json"
 """Next to the checkpoints: the identity of the run that wrote them."""

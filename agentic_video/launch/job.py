@@ -28,10 +28,10 @@ from agentic_video.launch.stage import (
 from agentic_video.launch.toyworld import verifier_server
 from agentic_video.planning.job import gpus_beside
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+from agentic_video.utils.host import cpu_limit
 from agentic_video.utils.imports import own_modules
 from agentic_video.utils.proxies import ask_directly
 from agentic_video.utils.ray_cluster import auth_mode, own_token
-from agentic_video.utils.resources import cpu_limit
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 
 QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}

@@ -57,12 +57,11 @@ from agentic_video.planning.report import plan_summary
 from agentic_video.report.losses import newest_checkpoint, newest_step, write_losses
 from agentic_video.report.summary import write_summary
 from agentic_video.types.text import printable
-from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import file_in_the_way, output_folder
 from agentic_video.utils.errors import SetupError, described, one_line
+from agentic_video.utils.host import count_gpus, memory_limit
 from agentic_video.utils.imports import check_working_folder, make_importable
 from agentic_video.utils.ray_cluster import unanswered
-from agentic_video.utils.resources import memory_limit
 from agentic_video.utils.surroundings import check_vllm_variables
 from agentic_video.utils.units import GIB
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from agentic_video.launch.progress import Progress
-from agentic_video.utils.parent import signal_at_parent_end
+from agentic_video.utils.process import signal_at_parent_end
 
 STOP_SECONDS = 20.0
 """Seconds that a training has for stopping: less than the 30 that Slurm and Kubernetes leave a job between their first

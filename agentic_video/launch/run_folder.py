@@ -1,7 +1,6 @@
 """The folder of a run: found again by the command that made it, cleaned of what a killed attempt left."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from agentic_video.launch.process import remove_segments, shared_segments
 from agentic_video.utils.checkpoints import LOADER, STEP
 from agentic_video.utils.content import checkpoint_digest, files_digest
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import lock, write_whole
 
 RUN_FILE = "run.json"
 """Record in a run's folder, by which the same command finds it again and resumes it."""
@@ -127,7 +126,7 @@ def run_folder(
         The folder, and whether it is an unfinished run that will be resumed.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(root):
+    with lock(root / LOCK_FILE):
         check_content(root, identity, changed)
         existing = sorted(root.glob("run-*"))
         for folder in reversed(existing):
@@ -157,15 +156,6 @@ def run_folder(
         folder.mkdir()
         write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
     return folder, False
-
-
-@contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Let one launcher at a time look for its run; where a file system has no locks, all at once."""
-    with (root / LOCK_FILE).open("w") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:

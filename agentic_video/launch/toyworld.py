@@ -21,9 +21,8 @@ from agentic_video.launch.process import stop_with_launcher
 from agentic_video.toyworld.named_files import named_files
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.host import can_write
-from agentic_video.utils.journal import write_whole
-from agentic_video.utils.resources import few_threads
+from agentic_video.utils.host import can_write, few_threads
+from agentic_video.utils.workdir import write_whole
 
 BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from agentic_video.config.typed import dataclass_from
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 PUBLISHED = Path(__file__).with_name("shapes.yaml")
 FAMILIES = ("qwen2_5_vl", "qwen3_vl")

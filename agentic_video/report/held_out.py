@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agentic_video.report.metrics import series
 from agentic_video.report.viewer.safe_json import finite
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import paired_difference
+from agentic_video.utils.workdir import write_whole
 
 GREEDY = "greedy"
 """In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a

@@ -6,7 +6,7 @@ from agentic_video.report.metrics import load_metrics, series
 from agentic_video.report.summary import checkpoints_of, left_out_text, noted, read_record
 from agentic_video.types.text import printable
 from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 

@@ -17,7 +17,7 @@ from agentic_video.types.text import printable, short
 from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
 from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 SMOOTHING = 5
 """Steps of the moving average in the picture."""

@@ -19,7 +19,7 @@ from agentic_video.types.record import Record, RecordError, RowInstead, each_rec
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import check_output
+from agentic_video.utils.workdir import check_output
 
 T = TypeVar("T")
 

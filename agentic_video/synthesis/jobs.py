@@ -28,7 +28,7 @@ from tqdm import tqdm
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.types.jsonl import json_line
 from agentic_video.utils.errors import described
-from agentic_video.utils.journal import claim_folder, open_journal, settle, write_whole
+from agentic_video.utils.workdir import claim_folder, open_journal, settle, write_whole
 
 logger = logging.getLogger(__name__)
 

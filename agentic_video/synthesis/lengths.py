@@ -13,8 +13,8 @@ from tyro.conf import Positional
 
 from agentic_video.synthesis.inputs import read_episodes
 from agentic_video.types.record import Record
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.option_types import OutputFile
+from agentic_video.utils.workdir import write_whole
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the quantiles of a length."""

@@ -24,8 +24,8 @@ from agentic_video.synthesis.inputs import (
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.option_types import Fraction, OutputFile
+from agentic_video.utils.workdir import write_whole
 
 FIELD = "mined"
 """Key of ``extra_info`` that describes the failure."""

@@ -14,8 +14,7 @@ from agentic_video.synthesis.guidance import GuidedPolicy
 from agentic_video.synthesis.templates import Template
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, did_you_mean
 
 FREE = "free"
 """No template: the answer alone decides (outcome-supervised data)."""

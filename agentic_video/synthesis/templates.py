@@ -20,8 +20,8 @@ from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.journal import write_whole
 from agentic_video.utils.option_types import OutputFile
+from agentic_video.utils.workdir import write_whole
 
 Template = Literal[
     "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"

@@ -14,9 +14,9 @@ from typing import NoReturn
 import psutil
 
 from agentic_video.toyworld.gate import GateError
-from agentic_video.utils.ending import end_now
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import PluginTypeError, SetupError, one_line
+from agentic_video.utils.process import end_now
 
 NO_LEAK = "ignore:resource_tracker:UserWarning"
 """Warning filter of the process that tracks a pool's semaphores."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from agentic_video.toyworld.world import INTERVAL_KINDS, Scene, WorldRecipe, make_scene, write_video
 from agentic_video.types.row import AnswerType, VideoQA
-from agentic_video.utils.parent import end_with_parent
+from agentic_video.utils.process import end_with_parent
 
 DATA_SOURCE = "toyworld"
 ROWS = 2

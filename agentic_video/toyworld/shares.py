@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from agentic_video.utils.parent import end_with_parent
-from agentic_video.utils.resources import cpu_limit
+from agentic_video.utils.host import cpu_limit
+from agentic_video.utils.process import end_with_parent
 
 Step = TypeVar("Step")
 Work = Callable[[Step, int], npt.NDArray[np.float64]]

@@ -14,7 +14,7 @@ from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.parent import end_with_parent
+from agentic_video.utils.process import end_with_parent
 
 NICENESS = 4
 """The models are waited for longer than the world. Not more: next to other programs it would get no turn."""

@@ -12,7 +12,7 @@ otherwise a second engine, whose weights wait in the host's memory.
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -105,7 +105,7 @@ class KtoWorker(TrainingWorker):
         for name in fields:
             pairs.rename_key_(name, name.removeprefix(MISMATCHED))
         matched = data.exclude(*fields)
-        policy = self._log_probs(pairs)
+        policy = _log_probs(self, pairs)
         kl = reference_point(policy, self._reference_log_probs(pairs), self.engine.get_data_parallel_group())
         reference = self._reference_log_probs(matched)
         matched["reference"] = reference.cpu()
@@ -115,10 +115,7 @@ class KtoWorker(TrainingWorker):
     def _reference_log_probs(self, data: TensorDict) -> torch.Tensor:
         if self._reference is not None:
             return _log_probs(self._reference, data)
-        return self._log_probs(data, adapter=False)
-
-    def _log_probs(self, data: TensorDict, adapter: bool = True) -> torch.Tensor:
-        return _log_probs(self, data, adapter)
+        return _log_probs(self, data, adapter=False)
 
 
 def _log_probs(worker: TrainingWorker, data: TensorDict, adapter: bool = True) -> torch.Tensor:
@@ -148,30 +145,22 @@ class KtoTrainer(VideoSFTTrainer):
             print(
                 f"KTO: {sum(kinds)} desirable, {len(kinds) - sum(kinds)} undesirable, {asdict(self.loss)}", flush=True
             )
-        parts: dict[str, Any] = {
-            "model_type": "language_model",
-            "checkpoint_config": self.checkpoint_config,
-            "profiler_config": self.profiler_config,
-        }
-        reference = None
-        # A given adapter is part of the model that training starts with.
-        if not self.model_config.lora_rank or self.model_config.lora_adapter_path:
-            frozen = deepcopy(self.engine_config)
-            frozen.forward_only = True
-            reference = TrainingWorker(
-                TrainingWorkerConfig(
-                    model_config=deepcopy(self.model_config),
-                    engine_config=frozen,
-                    optimizer_config=deepcopy(self.optimizer_config),
-                    **parts,
-                )
-            )
         config = TrainingWorkerConfig(
+            model_type="language_model",
             model_config=self.model_config,
             engine_config=self.engine_config,
             optimizer_config=self.optimizer_config,
-            **parts,
+            checkpoint_config=self.checkpoint_config,
+            profiler_config=self.profiler_config,
         )
+        reference = None
+        # A given adapter is part of the model that training starts with.
+        if not self.model_config.lora_rank or self.model_config.lora_adapter_path:
+            copies = deepcopy((self.model_config, self.engine_config, self.optimizer_config))
+            model, engine, optimizer = copies
+            engine.forward_only = True
+            frozen = replace(config, model_config=model, engine_config=engine, optimizer_config=optimizer)
+            reference = TrainingWorker(frozen)
         self.training_client = KtoWorker(config, reference)
         self.training_client.set_loss_fn(partial(batch_loss, self.loss))
         self.engine = self.training_client.engine

@@ -69,7 +69,6 @@ class VideoSFTTrainer(SFTTrainer):
                 print(f"vision tower frozen: {count} weights are not trained", flush=True)
 
     def fit(self) -> None:
-        """See verl's."""
         if self.rank == 0:
             keep_wandb_run(self.config.trainer)
         super().fit()

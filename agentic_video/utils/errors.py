@@ -2,6 +2,8 @@
 
 import sysconfig
 import traceback
+from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import Path
 
 CANNOT_GO_ON = "agentic_video could not go on"
@@ -55,3 +57,13 @@ def _is_own(file: Path) -> bool:
     if file.suffix != ".py" or {"site-packages", "dist-packages"}.intersection(file.parts):
         return False
     return not any(file.is_relative_to(folder) for folder in (_PACKAGE, *_PYTHON))
+
+
+def did_you_mean(word: str, known: Collection[str], alike: float = 0.6) -> str:
+    """Question about the known word most like an unknown one, with a space after it; empty where none is like it.
+
+    Args:
+        alike: Least similarity, at most 1.
+    """
+    close = get_close_matches(word, known, n=1, cutoff=alike)
+    return f"did you mean {close[0]}? " if close else ""

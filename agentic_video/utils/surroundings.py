@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from urllib.parse import urlsplit
 
-from agentic_video.utils.devices import VISIBLE, visible_entries
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import VISIBLE, visible_entries
 from agentic_video.utils.imports import check_import_path
 from agentic_video.utils.proxies import ask_directly
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agentic_video.utils.heap import trim
+from agentic_video.utils.process import trim
 from agentic_video.video.cache import VideoIdentity
 from agentic_video.video.damage import too_short
 from agentic_video.video.errors import Deadline, VideoError

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentic_video.utils.heap import share_arenas
+from agentic_video.utils.process import share_arenas
 from agentic_video.video.errors import VideoError
 from agentic_video.video.source import FrameReply, FrameRequest
 from agentic_video.video.store import FrameStore

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from agentic_video.types.frame import Frame, Origin, image_key
-from agentic_video.utils.resources import cpu_limit
+from agentic_video.utils.host import cpu_limit
 from agentic_video.video.cache import BoundedCache, DiskCache, FrameAddress, VideoIdentity, identify
 from agentic_video.video.damage import nearest_readable, runs, too_damaged
 from agentic_video.video.decoders import DecoderPool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.utils.host import cpu_limit, memory_limit
 from agentic_video.video.damage import DAMAGED_SHARE, REPLACE_WITHIN
 from agentic_video.video.limits import PACKET_BYTES, Limits
 from agentic_video.video.open import Backend

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 Entry = Mapping[str, Any]
 STATES = ("passed", "failed", "skipped", "timeout")

@@ -23,7 +23,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError, one_line  # noqa: E402
-from agentic_video.utils.journal import write_whole  # noqa: E402
+from agentic_video.utils.workdir import write_whole  # noqa: E402
 from benchmarks.gpu import results  # noqa: E402
 from benchmarks.gpu.machine import Skip, facts, find_device, run_script  # noqa: E402
 

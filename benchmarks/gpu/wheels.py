@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.utils.errors import SetupError  # noqa: E402
-from agentic_video.utils.journal import write_whole  # noqa: E402
+from agentic_video.utils.workdir import write_whole  # noqa: E402
 from benchmarks.gpu.machine import run_script  # noqa: E402
 
 MANIFEST = "wheels.json"

@@ -30,7 +30,7 @@ import av
 import numpy as np
 from av.video.stream import VideoStream
 
-from agentic_video.utils.heap import share_arenas
+from agentic_video.utils.process import share_arenas
 from agentic_video.video.errors import VideoError
 from agentic_video.video.source import FrameRequest
 from agentic_video.video.store import FrameStore

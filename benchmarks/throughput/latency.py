@@ -27,7 +27,7 @@ import av
 import numpy as np
 from av.video.stream import VideoStream
 
-from agentic_video.utils.resources import cpu_limit
+from agentic_video.utils.host import cpu_limit
 from agentic_video.video.container import open_container, video_stream
 from agentic_video.video.errors import Deadline
 from agentic_video.video.index import VideoIndex

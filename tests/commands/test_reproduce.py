@@ -15,7 +15,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("RAY_ADDRESS", "OUTPUT_DIR", "MODEL_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("agentic_video.utils.devices.count_gpus", lambda: 0)
+    monkeypatch.setattr("agentic_video.utils.host.count_gpus", lambda: 0)
 
 
 def test_a_newcomer_gets_the_rehearsal_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,10 +64,9 @@ def test_a_mistake_costs_a_line(words: list[str], message: str, capsys: pytest.C
 
 def test_a_word_that_a_later_stage_s_command_does_not_take_costs_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     for word, message in (("--limit=abc", "--limit"), ("--limt=3", "not an option: --limt=3; did you mean --limit?")):
-        with pytest.raises(SystemExit):
-            cli.main(["reproduce", "videozoomer", "--laptop", f"eval-*:{word}"])
+        assert cli.main(["reproduce", "videozoomer", "--laptop", f"eval-*:{word}"]) == 2
         said = capsys.readouterr()
-        assert said.err.startswith("agentic-video eval: error: ") and message in said.err and not said.out
+        assert message in said.err and not said.out
     assert not Path("outputs").exists()
 
 

@@ -13,7 +13,7 @@ PAGES = sorted(
     for pattern in (
         "README.md",
         "CONTRIBUTING.md",
-        "docs/*.md",
+        "docs/**/*.md",
         "docker/README.md",
         "recipes/*/README.md",
         "examples/**/README.md",

@@ -14,7 +14,7 @@ from tests.docs.tables import NOT_IN_YAML, REPOSITORY, ROOTS, TITLES, cluster, h
 
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "docker/README.md", "recipes/*/README.md", "examples/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "docker/README.md", "recipes/*/README.md", "examples/*/README.md")
     for page in REPOSITORY.glob(pattern)
 )
 LISTING = re.compile(r"^`([\w./]+)`:\n\n```", re.MULTILINE)

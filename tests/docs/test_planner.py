@@ -109,32 +109,6 @@ def test_the_cluster_s_table_is_the_planner_s() -> None:
     assert re.findall(SHORT, written, re.MULTILINE) == list(short_rows())
 
 
-def test_what_videozoomer_takes_unfused() -> None:
-    plan = plan_of(composed("videozoomer", "cluster", "actor_rollout_ref.model.use_fused_kernels=False"), 16)
-    assert f"`actor_rollout_ref.model.use_fused_kernels=False` an update takes {plan.gpu[0].total / GIB:.0f} GiB" in (
-        " ".join(PAGE.read_text(encoding="utf-8").split())
-    )
-
-
-def test_what_the_update_takes_fused() -> None:
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    assert f"the update takes {papers('videozoomer', 16).gpu[0].total / GIB:.0f} GiB" in text
-
-
-def test_what_prose_says_of_a_step_of_videozoomer() -> None:
-    found = papers("videozoomer", 16)
-    fetched, queued, stock = moved_bytes(found)
-    ours = f"{queued / 1e9:.0f} GB there and at most {fetched / 1e9:.0f} GB of frames"
-    assert f"{stock / 1e12:.1f} TB through TransferQueue, or {ours}" in " ".join(
-        (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8").split()
-    )
-    assert f"{queued / 1e9:.0f} GB through TransferQueue in place of {stock / 1e12:.1f} TB" in " ".join(
-        (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8").split()
-    )
-    patches = next(hop.bytes for hop in found.stock_hops if hop.name == "into TransferQueue")
-    assert f"three times {patches / GIB:.0f} GiB" in " ".join(PAGE.read_text(encoding="utf-8").split())
-
-
 def main() -> int:
     """Put the rows into the page, in place of those that are there."""
     with pytest.MonkeyPatch.context() as patch:

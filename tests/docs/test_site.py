@@ -71,7 +71,7 @@ def test_every_system_has_a_page_and_its_links_lead_to_pages(site: Path) -> None
         "longvt",
     }
     page = (site / "systems" / "eva.html").read_text(encoding="utf-8")
-    assert 'href="../fidelity.html"' in page and 'href="videozoomer.html"' in page
+    assert 'href="../fidelity/eva.html"' in page and 'href="videozoomer.html"' in page
     assert "README.md" not in re.sub(r"<code>.*?</code>", "", page)
 
 

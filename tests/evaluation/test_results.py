@@ -75,7 +75,7 @@ def test_a_full_disk_names_the_journal_and_loses_what_was_being_written_alone(
 
     with pytest.raises(OSError, match="No space left") as caught, journal(tmp_path, 0) as file:
         append(file, record("a"))
-        monkeypatch.setattr("agentic_video.utils.journal.settle", full)
+        monkeypatch.setattr("agentic_video.utils.workdir.settle", full)
         append(file, record("b"))
     assert caught.value.filename == str(path)
     monkeypatch.undo()

@@ -67,7 +67,7 @@ def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("agentic_video.utils.journal.settle", full)
+    monkeypatch.setattr("agentic_video.utils.workdir.settle", full)
     with pytest.raises(OSError, match="No space"):
         write_record(first, finished=True)
     assert (first / RUN_FILE).read_text() == before

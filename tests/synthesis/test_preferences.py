@@ -316,8 +316,7 @@ def test_what_is_missing_is_said(
 
 def test_both_kinds_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--out", str(tmp_path), "--records", "none"]
-    with pytest.raises(SystemExit):
-        main([*arguments, "--share", "1"])
+    assert main([*arguments, "--share", "1"]) == 2
     assert "--share" in capsys.readouterr().err
 
 

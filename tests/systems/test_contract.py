@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, Literal, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentic_video.systems
 from agentic_video.config.typed import dataclass_from
 from agentic_video.evaluation.ablations import with_calls, with_frames, without_tools
 from agentic_video.graders.base import Graders
-from agentic_video.graders.endpoint import EndpointError
-from agentic_video.graders.judge import Judge, JudgeConfig
 from agentic_video.synthesis.imitation import demonstration_fault, demonstration_score, taught_by_team
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva import Eva
@@ -23,7 +23,7 @@ from agentic_video.systems.framethinker import FrameThinker, GuardRules
 from agentic_video.systems.longvt import LongVT
 from agentic_video.systems.needs import check_needs, judged
 from agentic_video.systems.paravt import ParaVT
-from agentic_video.systems.registry import SYSTEMS, system_class
+from agentic_video.systems.registry import METHODS, SYSTEMS, system_class, system_module
 from agentic_video.systems.shown import shows_clips
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
@@ -37,6 +37,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.utils.errors import SetupError
 from tests.conftest import MemorySource
+from tests.systems.played import FixedJudge, ended
 
 ALL: tuple[System, ...] = tuple(system_class(name)() for name in SYSTEMS)
 every_system = pytest.mark.parametrize("system", ALL, ids=lambda system: system.name)
@@ -72,7 +73,7 @@ class Plain(System):
 
 
 def answered(text: str, *earlier: Turn, said: str = "") -> Trajectory:
-    return Trajectory("q", "any", (), (*earlier, Turn(said or text, Answer(text), 1)), EndReason.ANSWER)
+    return ended(*earlier, Turn(said or text, Answer(text), 1))
 
 
 def grade(system: System, text: str, qa: VideoQA, graders: Graders = Graders()) -> float:  # noqa: B008
@@ -101,7 +102,26 @@ def test_a_turn_without_any_block_is_illegal_and_ends_the_episode(system: System
     assert asyncio.run(system.observe(action, view)) is None
 
 
-# Constants
+# Registry and constants
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_name_gives_the_class_and_the_modules_of_a_system(name: str) -> None:
+    found = system_class(name)
+    assert issubclass(found, System)
+    assert (found.__name__, found().name) == (SYSTEMS[name], name)
+    for module in ("grammar", "oracle", "reward", "system"):
+        assert system_module(name, module).__name__ == f"agentic_video.systems.{name}.{module}"
+
+
+def test_every_system_with_a_folder_is_registered() -> None:
+    [root] = agentic_video.systems.__path__
+    assert set(SYSTEMS) == {file.parent.name for file in Path(root).glob("*/system.py")}
+    assert set(METHODS.values()) <= set(SYSTEMS)
+    with pytest.raises(KeyError):
+        system_class("base")
+    with pytest.raises(ModuleNotFoundError):
+        system_module("videozoomer", "verification")
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
@@ -161,6 +181,38 @@ def test_frames_are_shown_as_images_or_as_clips(system: System) -> None:
     assert shows_clips(replace(system, frames_as="video"))  # type: ignore[type-var, call-arg]
     assert not shows_clips(replace(system, frames_as="images"))  # type: ignore[type-var, call-arg]
     assert not shows_clips(Plain())
+
+
+LABELS = [
+    # images at 12.5 and 13.333 s, and both as one clip
+    ("videozoomer", "<frame0_time12.50s>", "<frame1_time13.33s>", "<frame0_time12.50s><frame1_time13.33s>"),
+    ("framethinker", "frame 375: ", "\nframe 400: ", "frame 375 to frame 400: "),
+    ("framemind", "<12.50s>", "<13.33s>", "<12.50s to 13.33s>"),
+    ("videobrain", "\nframe 375: ", "\nframe 400: ", "\nframe 375 to frame 400: "),
+    ("timesearch", "12.5s", "13.3s", ""),
+    ("paravt", "<12.5 seconds>", "<13.3 seconds>", "<12.5 to 13.3 seconds>"),
+]
+
+
+@pytest.mark.parametrize(("name", "one", "two", "both"), LABELS)
+def test_frames_follow_their_labels(name: str, one: str, two: str, both: str) -> None:
+    labelled = system_module(name, "grammar").labelled
+    first, second = (Frame(index, index / 30, np.zeros((2, 2, 3), np.uint8)) for index in (375, 400))
+    assert labelled([first, second]) == (one, first, two, second)
+    assert labelled([]) == ()
+    *label, clip = labelled([first, second], "video")
+    assert clip.frames == (first, second) and "".join(label) == both
+    assert labelled([first], "video") == (one, first), "a single frame is no video"
+
+
+def test_labels_of_eva_paravt_and_timesearch() -> None:
+    first, second = (Frame(index, index / 30, np.zeros((2, 2, 3), np.uint8)) for index in (375, 3750))
+    # EVA: in whole seconds of the times that were asked for
+    eva = system_module("eva", "grammar").labelled
+    assert eva([first, second], [12.4, 124.99])[::2] == ("Frame 0 at [00:12]: ", "\nFrame 1 at [02:04]: ")
+    assert eva([first, second], [12.4, 124.99], "video", start=3)[0] == "\nFrame 3 at [00:12] to frame 4 at [02:04]: "
+    assert system_module("paravt", "grammar").labelled([first], labels=False) == (first,)
+    assert system_module("timesearch", "grammar").times_text([first, second]) == "12.5s, 125.0s"
 
 
 def test_images_leave_a_message_and_texts_stay() -> None:
@@ -286,13 +338,6 @@ def test_only_training_needs_a_row_s_class(qa: VideoQA) -> None:
     assert demonstrated(system, trajectory, replace(qa, extra={"class": "active"})).reward == pytest.approx(1.05)
 
 
-def test_only_training_needs_a_verifier(qa: VideoQA) -> None:
-    trajectory = answered("B", SELECT, said=THOUGHT)
-    with pytest.raises(EndpointError):
-        asyncio.run(Eva().score(trajectory, qa, Graders(source=MemorySource())))
-    assert demonstrated(Eva(), trajectory, qa).reward == 1.0
-
-
 @pytest.mark.parametrize(
     ("system", "trajectory", "fault"),
     [
@@ -354,18 +399,13 @@ def test_a_subclass_s_grade_reaches_the_reward(system: System, qa: VideoQA) -> N
     assert asyncio.run(lenient.score(trajectory, row, Graders())).acc == 0.25
 
 
-class FixedJudge(Judge):
-    async def grade(self, question: str, reference: str, candidate: str, scale: str = "binary") -> float:
-        return {"binary": 1.0, "half": 0.5, "unit": 0.7}[scale]
-
-
 @every_system
 def test_open_ended_answers_are_graded_by_a_judge_or_by_words(system: System) -> None:
     qa = VideoQA(id="o", video="v", question="What?", answer="red", answer_type="open_ended")
     # EVA: ROUGE-1 and ROUGE-L: precision 1/3, recall 1, F1 1/2; no bigram: (1/2 + 0 + 1/2) / 3. ParaVT: without the
     # article one word of two, F1 = 2 / 3
     grades = {"videobrain": 0.7, "eva": 1 / 3, "longvt": 0.5, "paravt": 2 / 3}
-    graders = Graders(judge=FixedJudge(JudgeConfig()))
+    graders = Graders(judge=FixedJudge({"binary": 1.0, "half": 0.5, "unit": 0.7}))
     assert grade(system, "a red car", qa, graders) == pytest.approx(grades.get(system.name, 1.0))
 
 
@@ -411,14 +451,3 @@ def test_graders_that_a_row_needs(
     assert refusal(system, row) == training
     assert refusal(system, row, demonstrations=True) == demonstration
     assert bool(judged(system, row)) == (demonstration == JUDGE)
-
-
-def test_a_class_that_does_not_exist_is_refused_in_demonstrations_too(qa: VideoQA) -> None:
-    row = replace(qa, extra={"class": "easy"})
-    assert refusal(VideoBrain(), row, demonstrations=True) == "row"
-    assert judged(VideoBrain(), row) == ""
-
-
-def test_every_literal_of_a_system_is_a_word() -> None:
-    hints = (hint for name in SYSTEMS for hint in get_type_hints(system_class(name)).values())
-    assert all(isinstance(word, str) for hint in hints if get_origin(hint) is Literal for word in get_args(hint))

@@ -1,7 +1,6 @@
 """Which frames an agent sees first, of each kind of overview."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +12,7 @@ from agentic_video.tools.base import Video
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA
 from tests.conftest import MemorySource
-
-
-class Nearest:
-    """Finds the frames nearest to a number, and keeps what it was asked."""
-
-    def __init__(self, wanted: int):
-        self.wanted = wanted
-        self.asked: list[tuple[str, list[int]]] = []
-
-    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        self.asked.append((prompt, list(indices)))
-        return [-abs(index - self.wanted) for index in indices]
+from tests.systems.played import Nearest
 
 
 def frames(

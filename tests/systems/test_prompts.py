@@ -24,18 +24,15 @@ def test_a_name_a_file_or_an_error_that_lists_the_names(tmp_path: Path) -> None:
     own = tmp_path / "own.txt"
     own.write_text("Look \N{LATIN SMALL LETTER E WITH ACUTE}\n", encoding="utf-8")
     assert load_prompt(str(own)) == "Look \N{LATIN SMALL LETTER E WITH ACUTE}\n"
-    with pytest.raises(FileNotFoundError, match=r"prompt 'nowhere' is neither one of .*'videozoomer'.* nor a file"):
+    with pytest.raises(FileNotFoundError, match="videozoomer"):
         load_prompt("nowhere")
 
 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (
-            "a video of {duraton} s",
-            r"\{duraton\} isn't filled in; did you mean duration\? There are \{count\}, \{duration\}",
-        ),
-        ("{duration:s!}", r"\{duration:s!\} has a format that nothing can be written in; \{duration\} is enough"),
+        ("a video of {duraton} s", r"did you mean duration\? There are \{count\}, \{duration\}"),
+        ("{duration:s!}", r"\{duration:s!\}"),
     ],
 )
 def test_a_misspelt_place_of_a_template_is_named(template: str, message: str) -> None:

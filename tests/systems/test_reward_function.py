@@ -3,8 +3,9 @@
 import asyncio
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,12 +55,9 @@ def test_without_a_function_the_system_scores(qa: VideoQA) -> None:
     assert (found.reward, found.acc, found.format) == (pytest.approx(1.0), 1.0, 1.0)
 
 
-def test_a_replacing_function(qa: VideoQA, file: Path) -> None:
+def test_a_replacing_function_may_be_a_coroutine(qa: VideoQA, file: Path) -> None:
     found = score(qa, RewardConfig(str(file), "turns", reward_kwargs={"price": 3.0}))
     assert found == Score(-3.0, 0.25, 0.5, {"turns": -3.0})
-
-
-def test_a_coroutine_function(qa: VideoQA, file: Path) -> None:
     assert score(qa, RewardConfig(str(file), "later")).reward == -2.0
 
 
@@ -122,13 +120,6 @@ def test_files_of_one_name_are_two_modules(file: Path, tmp_path: Path) -> None:
     assert all(sys.modules[function.__module__].turns is function for function in loaded)
 
 
-def test_a_file_that_fails_leaves_no_module(tmp_path: Path) -> None:
-    (tmp_path / "broken_reward.py").write_text("1 / 0\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="ZeroDivisionError"):
-        load_function(str(tmp_path / "broken_reward.py"), "turns")
-    assert not [name for name in sys.modules if "broken_reward" in name]
-
-
 @pytest.mark.parametrize(
     ("path", "name", "message"),
     [
@@ -147,11 +138,7 @@ def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> N
     ("name", "kwargs", "message"),
     [
         ("turns", {}, ""),
-        (
-            "verls",
-            {},
-            r"reward: verls\(data_source, solution_str, \.\.\.\) is verl's form; ours is \(trajectory, row, ",
-        ),
+        ("verls", {}, r"verls\(data_source, solution_str, \.\.\.\) is verl's form"),
         ("optional", {}, r"optional\(data_source, solution_str, \.\.\.\) is verl's form"),
         ("batched", {}, r"batched\(data_sources, solution_strs, \.\.\.\) is verl's form"),
         ("short", {}, r"short\(solution_str, ground_truth, \.\.\.\) is verl's form"),
@@ -186,27 +173,13 @@ def test_a_function_that_cannot_be_called_is_named(
         check_function(config)
 
 
-def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
-    with pytest.raises(TypeError, match="number must return a Score, got float"):
-        score(qa, RewardConfig(str(file), "number"))
-
-
-@pytest.mark.parametrize("mode", ["replace", "add"])
-def test_a_reward_that_is_no_number_is_refused(qa: VideoQA, file: Path, mode: str) -> None:
-    with pytest.raises(ArithmeticError, match="reward: endless returned reward nan, which is no finite number"):
-        score(qa, RewardConfig(str(file), "endless", mode=mode))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("'1', 1.0, 1.0", "ours returned reward '1', which is no finite number"),
+        ("'1', 1.0, 1.0", "ours returned reward '1', "),
         ("1.0, float('nan'), 1.0", "ours returned acc nan"),
-        ("1.0, '0.5', 1.0", "ours returned acc '0.5'"),
-        ("1.0, None, 1.0", "ours returned acc None"),
         ("1.0, 1.0, float('inf')", "ours returned format inf"),
         ("1.0, 1.0, 1.0, {'x': float('nan')}", r"ours returned terms\['x'\] nan"),
-        ("1.0, 1.0, 1.0, {'x': None}", r"ours returned terms\['x'\] None"),
         ("1.0, 1.0, 1.0, {}, (0.5, None)", r"ours returned turns\[1\] None"),
         ("np.ones((2, 2)), 1.0, 1.0", r"ours returned reward array\(\[\[1., 1.\], \[1., 1.\]\]\), which"),
         ("1.0, 1.0, 1.0, None", "ours must return a Score whose terms are numbers by name, got NoneType"),
@@ -236,8 +209,12 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
     @dataclass(frozen=True)
     class Careless(VideoZoomer):
         async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+            if trajectory is not TRAJECTORY:
+                await asyncio.Event().wait()
             return 1.0  # type: ignore[return-value]
 
+    with pytest.raises(TimeLimitError):
+        asyncio.run(score_episode(Careless(), replace(TRAJECTORY), qa, Graders(), RewardConfig(timeout=0.2)))
     config = RewardConfig(str(file), "turns", mode=mode) if mode else RewardConfig()  # type: ignore[arg-type]
     played = score_episode(Careless(), TRAJECTORY, qa, Graders(), config)
     if mode == "replace":
@@ -247,34 +224,38 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
             asyncio.run(played)
 
 
-def test_errors_in_a_file_s_code_name_the_line(tmp_path: Path) -> None:
-    reads = tmp_path / "reads.py"
-    reads.write_text("import json\nTABLE = json.load(open('table.json'))\n")
-    with pytest.raises(ValueError, match=r"reads\.py: FileNotFoundError: .*'table\.json' \(reads\.py line 2\)$"):
-        load_function(str(reads), "f")
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("import json\nTABLE = json.load(open('table.json'))", r"FileNotFoundError: .* \(broken_reward\.py line 2\)$"),
+        ("import sys\nsys.exit(0)", r"SystemExit: 0 \(broken_reward\.py line 2\)$"),
+    ],
+)
+def test_a_file_that_fails_is_named_with_its_line_and_leaves_no_module(tmp_path: Path, code: str, error: str) -> None:
+    (tmp_path / "broken_reward.py").write_text(code + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=error):
+        load_function(str(tmp_path / "broken_reward.py"), "turns")
+    assert not [name for name in sys.modules if "broken_reward" in name]
 
 
-def test_a_file_that_ends_the_program_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "ends.py"
-    file.write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ValueError, match=r"^agentic_video\.reward\.path=.*SystemExit: 0 \(ends\.py line 2\)$"):
-        load_function(str(file), "f")
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"path": "x.py"},
+        {"name": "f"},
+        {"timeout": -1.0},
+        {"timeout": math.nan},
+        {"weight": math.nan},
+        {"weight": math.inf},
+    ],
+)
+def test_an_impossible_config_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        RewardConfig(**values)
 
 
-@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf])
-def test_a_weight_that_is_no_number_is_refused(weight: float) -> None:
-    with pytest.raises(ValueError, match=r"^weight must be a finite number, got "):
-        RewardConfig("f.py", "f", "add", weight)
-
-
-@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}])
-def test_half_a_config_is_refused(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="belong together"):
-        RewardConfig(**values)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize("mode", ["replace", "add"])
+@pytest.mark.parametrize(("kind", "mode"), [("def", "replace"), ("async def", "add")])
 def test_a_function_that_hangs_fails_its_episode_by_name(qa: VideoQA, tmp_path: Path, kind: str, mode: str) -> None:
     waits = "import asyncio, threading\nGATE = threading.Event()\n"
     wait = "GATE.wait(20)" if kind == "def" else "await asyncio.Event().wait()"
@@ -285,20 +266,3 @@ def test_a_function_that_hangs_fails_its_episode_by_name(qa: VideoQA, tmp_path: 
         score(qa, config)
     assert score(qa, RewardConfig()).reward == pytest.approx(1.0)
     load_function(str(written), "ours").__globals__["GATE"].set()
-
-
-def test_a_system_whose_score_hangs_fails_its_episode_by_name(qa: VideoQA) -> None:
-    @dataclass(frozen=True)
-    class Hanging(VideoZoomer):
-        async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-            await asyncio.Event().wait()
-            return Score(1.0, 1.0, 1.0)
-
-    with pytest.raises(TimeLimitError, match=rf"Hanging\.score of row {qa.id}"):
-        asyncio.run(score_episode(Hanging(), TRAJECTORY, qa, Graders(), RewardConfig(timeout=0.2)))
-
-
-def test_a_time_limit_is_no_negative_number() -> None:
-    for seconds in (-1.0, math.nan):
-        with pytest.raises(ValueError, match="timeout"):
-            RewardConfig(timeout=seconds)

@@ -1,14 +1,17 @@
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 import transfer_queue
 from tensordict import NonTensorStack, TensorDict
 
 from tests.toyworld.conftest import any_checkpoint, checkpoint, tokenizer
 from tests.training.episodes import Queue
+from tests.training.records import checkpoints, written
 from tests.video.conftest import video
 
-__all__ = ["any_checkpoint", "checkpoint", "queue", "tokenizer", "video"]
+__all__ = ["any_checkpoint", "checkpoint", "checkpoints", "queue", "tokenizer", "video", "written"]
 
 
 @pytest.fixture
@@ -22,3 +25,11 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 
     monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
     return held
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()

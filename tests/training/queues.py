@@ -3,13 +3,14 @@
 Run as a program, it starts a cluster and a second job in it.
 """
 
-import json
 import subprocess
 import sys
 
 import ray
 import torch
 from omegaconf import OmegaConf
+
+from tests.training.programs import read_result, report
 
 
 def queue_of(name: str) -> list[str]:
@@ -38,15 +39,15 @@ def found() -> list[str]:
 def main(address: str = "") -> None:
     if address:
         ray.init(address=address, log_to_driver=False)
-        print(json.dumps(queue_of("second")))
+        report(queue_of("second"))
         return
     started = ray.init(
         "local", num_cpus=16, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20
     )
     first = queue_of("first")
     command = [sys.executable, "-m", __spec__.name, started.address_info["address"]]
-    second = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
-    print(json.dumps([first, second, ray.get(found.remote())]))
+    second = read_result(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    report([first, second, ray.get(found.remote())])
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ Arguments: a folder, the model (a tiny one of benchmarks/gpu/shapes.py). Prints 
 log-probabilities of its sequence alone and with the other rank, and a digest of the weights after an update of both.
 """
 
-import hashlib
-import json
 import os
 import socket
 import subprocess
@@ -22,6 +20,7 @@ from agentic_video.types.message import Message, Part, visuals_of
 from benchmarks.gpu import actor as actors
 from benchmarks.gpu.sequences import Episode
 from benchmarks.gpu.shapes import write_checkpoint
+from tests.training.programs import read_result, report, weights_digest
 from tests.training.updates import SIZES
 
 SHOWN = ("clip and image", "text")
@@ -47,11 +46,7 @@ def rank(model: Path, kind: str) -> dict[str, Any]:
     batch = actor.batch([Episode(prompt, said, [1] * len(said))], [list(visuals_of(parts))])
     before = actor.log_probs(batch)
     actor.update(actor.with_targets(batch, [item - 0.1 for item in before], [1.0]))
-    weights = hashlib.sha256()
-    for name, value in sorted(actor.worker.actor.engine.module.state_dict().items()):
-        whole = value.full_tensor() if hasattr(value, "full_tensor") else value
-        weights.update(name.encode() + whole.float().numpy().tobytes())
-    return {"log_probs": before[0].tolist(), "weights": weights.hexdigest()}
+    return {"log_probs": before[0].tolist(), "weights": weights_digest(actor)}
 
 
 def start(model: Path, kind: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -61,23 +56,14 @@ def start(model: Path, kind: str, environment: Mapping[str, str]) -> subprocess.
 
 
 def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a rank says.
-
-    Raises:
-        RuntimeError: It ended without.
-    """
-    said = process.communicate(timeout=300)[0]
-    for line in said.splitlines():
-        if line.startswith("RANK "):
-            found: dict[str, Any] = json.loads(line.removeprefix("RANK "))
-            return found
-    raise RuntimeError(f"a rank ended with {process.returncode}: {said[-2000:]}")
+    """A rank's result."""
+    found: dict[str, Any] = read_result(process.communicate(timeout=300)[0])
+    return found
 
 
 def main() -> None:
     if sys.argv[1] == "rank":
-        print("RANK", json.dumps(rank(Path(sys.argv[2]), sys.argv[3])), flush=True)
-        return
+        return report(rank(Path(sys.argv[2]), sys.argv[3]))
     model = write_checkpoint(Path(sys.argv[1]) / sys.argv[2], sys.argv[2], dtype="float32", spread=1.0)
     alone = [result(start(model, kind, {"WORLD_SIZE": "1"})) for kind in SHOWN]
     with socket.socket() as free:
@@ -93,7 +79,7 @@ def main() -> None:
     finally:
         for process in running:
             process.kill()
-    print("RESULT", json.dumps({"alone": alone, "together": together}), flush=True)
+    report({"alone": alone, "together": together})
 
 
 if __name__ == "__main__":

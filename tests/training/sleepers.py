@@ -5,7 +5,6 @@ line of JSON.
 """
 
 import gc
-import json
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 
 from agentic_video.training.seams.vllm_sleep import SleepingMemory, keep_state, unnamed_memory
 from benchmarks.gpu.shapes import write_checkpoint
+from tests.training.programs import report
 
 BATCHED = 64
 
@@ -98,16 +98,17 @@ def main() -> None:
     found = [float(item.abs().max()) for item in inputs]
     plain.sleep(level=2)
     plain.wake_up(tags=["weights"])
-    result = {
-        "deepstack": len(inputs),
-        "unnamed": [item.data_ptr() in unnamed for item in inputs],
-        "others": len(unnamed) - len(inputs),
-        "lost": lost,
-        "with": found,
-        "same": same,
-        "without": [bool(item.isnan().all()) for item in inputs],
-    }
-    print("RESULT", json.dumps(result), flush=True)
+    report(
+        {
+            "deepstack": len(inputs),
+            "unnamed": [item.data_ptr() in unnamed for item in inputs],
+            "others": len(unnamed) - len(inputs),
+            "lost": lost,
+            "with": found,
+            "same": same,
+            "without": [bool(item.isnan().all()) for item in inputs],
+        }
+    )
     os._exit(0)  # what was lost last can't be freed: kernels' own addresses were among it
 
 

@@ -5,7 +5,6 @@ log-probabilities of the responses as they were, with the other frame, and as th
 """
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from agentic_video.video.store_config import StoreConfig
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
+from tests.training.programs import report
 from tests.training.updates import SIZES, with_references
 
 TURNS = [Turn(2, 5, 7), Turn(1, 4, 6)]
@@ -46,7 +46,7 @@ def main() -> None:
         "pixels": [each.tolist() for each in actor.log_probs(pixels)],
         "references": [each.tolist() for each in actor.log_probs(with_references(pixels, actor.processor, shown))],
     }
-    print("RESULT", json.dumps(found), flush=True)
+    report(found)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -73,22 +73,26 @@ class MemoryStore(MemorySource):
 
 
 @dataclass
-class Server:
-    """verl's client of its LLM servers: says given ids turn by turn, and keeps what it was asked.
+class Answers:
+    """verl's client, which gives one answer after the other."""
 
-    A turn's log-probabilities are -1 in the first, -2 in the second, ...; its weights have version 3, 4, ...
-    """
-
-    turns: Sequence[Sequence[int] | Exception]
+    answers: Sequence[TokenOutput | Exception]
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     async def generate(self, **request: Any) -> TokenOutput:
         self.asked.append(request)
-        turn, number = self.turns[len(self.asked) - 1], len(self.asked)
-        if isinstance(turn, Exception):
-            raise turn
-        versions = {"global_steps": 2 + number, "min_global_steps": 2 + number, "max_global_steps": 2 + number}
-        return TokenOutput(token_ids=list(turn), log_probs=[-float(number)] * len(turn), extra_fields=versions)
+        answer = self.answers[len(self.asked) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def spoken(number: int, turn: Sequence[int] | Exception) -> TokenOutput | Exception:
+    """A turn: its log-probabilities are -1 in the first, -2 in the second, ...; its weights have version 3, 4, ..."""
+    if isinstance(turn, Exception):
+        return turn
+    versions = dict.fromkeys(("global_steps", "min_global_steps", "max_global_steps"), 2 + number)
+    return TokenOutput(token_ids=list(turn), log_probs=[-float(number)] * len(turn), extra_fields=versions)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Rollout:
     """What verl gets, and what its server was asked."""
 
     outputs: list[AgentLoopOutput]
-    server: Server
+    server: Answers
 
     @property
     def last(self) -> AgentLoopOutput:
@@ -107,55 +111,55 @@ class Rollout:
         return Trajectory.from_dict(self.last.extra_fields["trajectory"])
 
 
-def rollout(
-    config: DictConfig,
-    chat_format: ChatFormat,
-    qa: VideoQA,
-    *turns: str | Sequence[int] | Exception,
-    store: MemoryStore | None = None,
-    sampling: dict[str, Any] = SAMPLING,
-    **row: Any,
-) -> Rollout:
-    """Run the agent loop as verl's worker does; texts are encoded, and end with the end-of-turn token."""
-    eos = min(chat_format.eos_ids)
-    server = Server([[*chat_format.encode(turn), eos] if isinstance(turn, str) else turn for turn in turns])
-    processor = SimpleNamespace(image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+def config_of(system: str = "videozoomer", *overrides: str) -> DictConfig:
+    """A laptop run. VideoZoomer sees the first and the last frame at first; a frame is one token of 28 x 28 pixels."""
+    few = ("agentic_video.system.overview_max_frames=2",) if system == "videozoomer" else ()
+    return composed(system, "laptop", *ROOMY, *few, *overrides)
 
-    async def run() -> AgentLoopOutput | list[AgentLoopOutput]:
-        loop = VideoAgentLoop(
-            trainer_config=DictConfigWrap(config),
-            server_manager=server,
-            tokenizer=chat_format.tokenizer,
-            processor=processor,
-            store=store or MemoryStore(),
-            dataset_cls=None,
-            data_config=None,
-        )
-        return await loop.run(sampling, **{"video_qa": qa.to_row(), "index": 7, "session_id": 0, **row})
 
-    output = asyncio.run(run())
-    return Rollout(output if isinstance(output, list) else [output], server)
+Play = Callable[..., Rollout]
 
 
 @pytest.fixture
-def zoomer() -> DictConfig:
-    """Two frames at first, the first and the last of the video; every frame is one token of 28 x 28 pixels."""
-    return composed("videozoomer", "laptop", *ROOMY, "agentic_video.system.overview_max_frames=2")
+def play(chat_format: ChatFormat, qa: VideoQA) -> Play:
+    """Run the agent loop as verl's worker does; texts are encoded, and end as an engine ends them."""
+
+    def run(
+        *turns: str | Sequence[int] | Exception,
+        config: DictConfig | None = None,
+        asked: VideoQA = qa,
+        fail: bool = False,
+        sampling: dict[str, Any] = SAMPLING,
+        **row: Any,
+    ) -> Rollout:
+        ids = (said(chat_format, turn) if isinstance(turn, str) else turn for turn in turns)
+        server = Answers([spoken(number, turn) for number, turn in enumerate(ids, start=1)])
+        processor = SimpleNamespace(image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+
+        async def play_row() -> AgentLoopOutput | list[AgentLoopOutput]:
+            loop = VideoAgentLoop(
+                trainer_config=DictConfigWrap(config or config_of()),
+                server_manager=server,
+                tokenizer=chat_format.tokenizer,
+                processor=processor,
+                store=MemoryStore(fail=fail),
+            )
+            return await loop.run(sampling, **{"video_qa": asked.to_row(), "index": 7, "session_id": 0, **row})
+
+        output = asyncio.run(play_row())
+        return Rollout(output if isinstance(output, list) else [output], server)
+
+    return run
 
 
-@pytest.fixture
-def asked(qa: VideoQA) -> VideoQA:
-    return VideoQA(**{**qa.__dict__, "question": "What colour flashes at 00:42?"})
+def said(chat_format: ChatFormat, text: str) -> list[int]:
+    """A turn's ids: a zoom ends with its stop text, anything else with the token that ends a turn."""
+    return [*chat_format.encode(text), *([] if text.endswith("</video_zoom>") else [min(chat_format.eos_ids)])]
 
 
-def grey(index: int, side: int = 28) -> np.ndarray:
+def grey(index: int) -> np.ndarray:
     """A grey frame's picture."""
-    return np.full((side, side, 3), index % 256, np.uint8)
-
-
-def key(index: int, side: int = 28) -> str:
-    """The key of a grey frame, by its picture."""
-    return image_key(grey(index, side))
+    return np.full((28, 28, 3), index % 256, np.uint8)
 
 
 def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
@@ -164,16 +168,15 @@ def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
     return refs
 
 
-def test_ids_mask_and_log_probabilities(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    zoom, eos = chat_format.encode(ZOOM), min(chat_format.eos_ids)  # the stop text ends it: no end-of-turn token
-    played = rollout(zoomer, chat_format, qa, zoom, ANSWER)
+def test_ids_mask_and_log_probabilities(play: Play, chat_format: ChatFormat, qa: VideoQA) -> None:
+    zoom, answer = said(chat_format, ZOOM), said(chat_format, ANSWER)
+    played = play(ZOOM, ANSWER)
     (output,) = played.outputs
     picture = "<|vision_start|><|image_pad|><|vision_end|>"
     shown = chat_format.encode(
         f"<|im_end|>\n<|im_start|>user\n<tool_response>\n<frame0_time0.00s>{picture}<frame1_time2.00s>{picture}"
         "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
-    answer = [*chat_format.encode(ANSWER), eos]
     assert output.response_ids == [*zoom, *shown, *answer]
     assert output.response_mask == [1] * len(zoom) + [0] * len(shown) + [1] * len(answer)
     assert output.response_logprobs == [-1.0] * len(zoom) + [0.0] * len(shown) + [-2.0] * len(answer)
@@ -207,21 +210,17 @@ class Curious(VideoZoomer):
 CURIOUS = f"agentic_video.system._target_={__name__}.Curious"
 
 
-@pytest.fixture
-def curious() -> DictConfig:
-    return composed("videozoomer", "laptop", *ROOMY, CURIOUS, "agentic_video.system.overview_max_frames=2")
-
-
-def test_side_queries_are_separate_outputs(curious: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    zoom, red, blue = (chat_format.encode(text) for text in (ZOOM, "red", "blue"))
-    played = rollout(curious, chat_format, qa, zoom, red, blue, ANSWER, "yes", uid="u")
+def test_side_queries_are_separate_outputs(play: Play, chat_format: ChatFormat) -> None:
+    red, blue = (chat_format.encode(text) for text in ("red", "blue"))
+    played = play(ZOOM, red, blue, ANSWER, "yes", uid="u", config=config_of("videozoomer", CURIOUS))
     first, second, verdict, episode = played.outputs
     assert [item.response_ids for item in (first, second)] == [red, blue]
     assert all(item.response_mask == [1] * len(item.response_ids) for item in (first, second, verdict))
-    assert first.response_logprobs == [-2.0] * len(red) and verdict.response_logprobs == [-5.0] * len(
-        verdict.response_ids
+    assert first.response_logprobs == [-2.0] * len(red)
+    assert verdict.response_logprobs == [-5.0] * len(verdict.response_ids)
+    assert (
+        [image_key(grey(0))] == [ref.key for ref in shown(first)] and shown(verdict) == () and len(shown(episode)) == 4
     )
-    assert [key(0)] == [ref.key for ref in shown(first)] and shown(verdict) == () and len(shown(episode)) == 4
     # the episode is the last: it is scored, and all get its advantage
     assert [item.extra_fields[FINAL_OUTPUT] for item in played.outputs] == [False, False, False, True]
     assert chat_format.decode(episode.response_ids).count("red") == 0
@@ -236,35 +235,24 @@ def test_side_queries_are_separate_outputs(curious: DictConfig, chat_format: Cha
     assert asked[1]["prompt_ids"] == first.prompt_ids
 
 
-def test_untrained_side_queries_are_no_outputs(curious: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    turns = (chat_format.encode(ZOOM), "red", "blue", ANSWER, "yes")
-    assert len(rollout(curious, chat_format, qa, *turns, **{VALIDATE: True}).outputs) == 1
-    untrained = composed(
-        *("videozoomer", "laptop", *ROOMY, CURIOUS, "agentic_video.system.overview_max_frames=2"),
-        "+agentic_video.system.train_asides=false",
-    )
-    (output,) = (played := rollout(untrained, chat_format, qa, *turns)).outputs
-    assert output.extra_fields[FINAL_OUTPUT] and len(played.trajectory.all_asides) == 3
-
-
-def test_a_failed_side_query_fails_the_rollout(curious: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    with pytest.raises(EngineError, match="engine_error: ValueError: no"):
-        rollout(curious, chat_format, qa, chat_format.encode(ZOOM), "red", ValueError("no"))
-    with pytest.raises(EngineError, match="engine_error: ValueError: no"):
-        rollout(curious, chat_format, qa, chat_format.encode(ZOOM), "red", "blue", ANSWER, ValueError("no"))
+def test_untrained_side_queries_are_no_outputs(play: Play) -> None:
+    turns = (ZOOM, "red", "blue", ANSWER, "yes")
+    assert len(play(*turns, config=config_of("videozoomer", CURIOUS), **{VALIDATE: True}).outputs) == 1
+    played = play(*turns, config=config_of("videozoomer", CURIOUS, "+agentic_video.system.train_asides=false"))
+    assert len(played.outputs) == 1 and played.last.extra_fields[FINAL_OUTPUT]
+    assert len(played.trajectory.all_asides) == 3
 
 
 def test_waiting_for_several_answers_at_a_time_counts_once() -> None:
-    class Slow:
-        async def generate(self, **request: Any) -> TokenOutput:
-            clock[0] += 1.0
-            await asyncio.sleep(0)
-            return answer(5)
-
     clock = [0.0]
 
+    async def generate(**request: Any) -> TokenOutput:
+        clock[0] += 1.0
+        await asyncio.sleep(0)
+        return answer(5)
+
     async def run() -> float:
-        engine = VerlEngine(Slow(), SAMPLING, "id")
+        engine = VerlEngine(SimpleNamespace(generate=generate), SAMPLING, "id")
         asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
         await asyncio.gather(*(engine.generate(turn()) for _ in range(3)))
         return engine.seconds
@@ -272,9 +260,8 @@ def test_waiting_for_several_answers_at_a_time_counts_once() -> None:
     assert asyncio.run(run()) <= 3.0
 
 
-def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    zoom = chat_format.encode(ZOOM)
-    first, second = rollout(zoomer, chat_format, qa, zoom, ANSWER, uid="q1-uid", session_id=2).server.asked
+def test_requests_to_the_server(play: Play, chat_format: ChatFormat) -> None:
+    first, second = play(ZOOM, ANSWER, uid="q1-uid", session_id=2).server.asked
     assert first["request_id"] == second["request_id"]
     assert RequestId.read(first["request_id"]) == ("q1-uid", "2", 8)
     expected = {
@@ -284,8 +271,8 @@ def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, q
         "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
     }
     assert first["sampling_params"] == {**expected, "max_tokens": 2000}
-    said = len(second["prompt_ids"]) - len(first["prompt_ids"])
-    assert second["sampling_params"] == {**expected, "max_tokens": 2000 - said}
+    used = len(second["prompt_ids"]) - len(first["prompt_ids"])
+    assert second["sampling_params"] == {**expected, "max_tokens": 2000 - used}
     assert [len(item["image_data"]) for item in (first, second)] == [2, 4]
     # the store of these tests isn't one that a server could ask: its frames travel, each once
     assert [ref.image is None for ref in first["image_data"]] == [False, False]
@@ -293,34 +280,20 @@ def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, q
     assert [ref.key for ref in second["image_data"]] == [image_key(grey(index)) for index in (0, 599, 0, 20)]
 
 
-def test_whose_a_request_is(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    def whose(**row: Any) -> str:
-        (one,) = rollout(zoomer, chat_format, qa, ANSWER, **row).server.asked
-        return str(one["request_id"])
+def test_request_ids(play: Play) -> None:
+    def id_of(*overrides: str, **row: Any) -> str:
+        return str(play(ANSWER, config=config_of("videozoomer", *overrides), **row).server.asked[0]["request_id"])
 
-    first, again = (whose(uid="u", session_id=1) for _ in range(2))
+    first, again = (id_of(uid="u", session_id=1) for _ in range(2))
     assert first != again and RequestId.read(first) == RequestId.read(again) == ("u", "1", 8)
     # of a validation's rollouts, one a question here
-    assert RequestId.read(whose(uid="u", **{VALIDATE: True})) == ("u", "0", 1)
+    assert RequestId.read(id_of(uid="u", **{VALIDATE: True})) == ("u", "0", 1)
     # of several, but a greedy one is played once
-    zoomer.actor_rollout_ref.rollout.val_kwargs.n = 4
     for greedy, rollouts in ((False, 4), (True, 1)):
-        validated = whose(uid="u", **{VALIDATE: True, GREEDY: greedy})
+        validated = id_of("actor_rollout_ref.rollout.val_kwargs.n=4", uid="u", **{VALIDATE: True, GREEDY: greedy})
         assert RequestId.read(validated) == ("u", "0", rollouts)
     # without verl's uid it is a group of its own
-    assert RequestId.read(whose()).group != RequestId.read(whose()).group
-
-
-@dataclass
-class Answers:
-    """verl's client, which gives one answer after the other."""
-
-    answers: list[TokenOutput]
-    asked: list[dict[str, Any]] = field(default_factory=list)
-
-    async def generate(self, **request: Any) -> TokenOutput:
-        self.asked.append(request)
-        return self.answers[len(self.asked) - 1]
+    assert RequestId.read(id_of()).group != RequestId.read(id_of()).group
 
 
 def answer(*ids: int, step: int = 1, **other: Any) -> TokenOutput:
@@ -342,11 +315,20 @@ def with_pixels(request: dict[str, Any]) -> list[bool]:
     return [ref.image is not None for ref in request["image_data"]]
 
 
+def generated(engine: VerlEngine, *frames: Frame, times: int = 1) -> Completion:
+    """The answer to a turn, the last of several."""
+
+    async def ask() -> list[Completion]:
+        return [await engine.generate(turn(*frames)) for _ in range(times)]
+
+    return asyncio.run(ask())[-1]
+
+
 def test_a_frame_of_a_store_goes_without_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_loop, "node_id", lambda: "here")
     frame = Frame.stored(3, 0.5, grey(3), Origin("film", 3, (28, 28)), image_key(grey(3)))
     client = Answers([answer(5)])
-    done = asyncio.run(VerlEngine(client, SAMPLING, "id").generate(turn(frame, Frame(4, 0.6, grey(4)))))
+    done = generated(VerlEngine(client, SAMPLING, "id"), frame, Frame(4, 0.6, grey(4)))
     assert (done.token_ids, done.log_probs) == ((5,), (-0.5,))
     assert client.asked[0]["image_data"] == [
         ImageRef(image_key(grey(3)), 28, 28, Origin("film", 3, (28, 28)), "here"),
@@ -364,19 +346,14 @@ def test_pictures_are_hashed_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(frame_module, "image_key", noted)
     frames = [Frame(number, 0.0, grey(number)) for number in range(3)]
-    asyncio.run(VerlEngine(Answers([answer(5)]), SAMPLING, "id").generate(turn(*frames)))
+    generated(VerlEngine(Answers([answer(5)]), SAMPLING, "id"), *frames)
     assert len(threads) == 3 and threading.main_thread() not in threads
 
 
 def test_pictures_that_the_server_asks_for_are_sent_again() -> None:
-    one, two = Frame(0, 0.0, grey(1)), Frame(1, 0.0, grey(2))
-    client = Answers([answer(5), asks_for(two.key), answer(6, step=2)])
-    engine = VerlEngine(client, SAMPLING, "id")
-
-    async def play() -> list[Completion]:
-        return [await engine.generate(turn(one, two, one)) for _ in range(2)]
-
-    _, done = asyncio.run(play())
+    first, second = Frame(0, 0.0, grey(1)), Frame(1, 0.0, grey(2))
+    client = Answers([answer(5), asks_for(second.key), answer(6, step=2)])
+    done = generated(VerlEngine(client, SAMPLING, "id"), first, second, first, times=2)
     assert [with_pixels(request) for request in client.asked] == [
         [True, True, False],
         [False, False, False],
@@ -392,12 +369,7 @@ def test_an_interrupted_turn_keeps_its_ids() -> None:
     picture = Frame(0, 0.0, grey(1))
     said = answer(5, 6, step=3, stop_reason=MISSING_IMAGES)
     client = Answers([answer(4), said, answer(7, step=4, stop_reason="completed")])
-    engine = VerlEngine(client, SAMPLING, "id")
-
-    async def play() -> list[Completion]:
-        return [await engine.generate(turn(picture)) for _ in range(2)]
-
-    _, done = asyncio.run(play())
+    done = generated(VerlEngine(client, SAMPLING, "id"), picture, times=2)
     assert (done.token_ids, done.log_probs) == ((5, 6, 7), (-0.5, -0.6, -0.7))
     assert (done.extra["min_global_steps"], done.extra["max_global_steps"]) == (3, 4)
     assert client.asked[2]["prompt_ids"] == [7, 8, 5, 6] and with_pixels(client.asked[2]) == [True]
@@ -412,19 +384,13 @@ def test_an_interruptible_turn_without_log_probabilities(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(LLMServerClient, "generate", generate)
     client = FullyAsyncLLMServerClient(config=SimpleNamespace(), load_balancer_handle=None)
-    done = asyncio.run(VerlEngine(client, {**SAMPLING, "logprobs": False}, "id").generate(turn()))
+    done = generated(VerlEngine(client, {**SAMPLING, "logprobs": False}, "id"))
     assert (done.token_ids, done.log_probs) == ((5, 6), None)
 
 
 def test_sglang_is_sent_images() -> None:
-    frame, client = Frame(0, 0.0, grey(1)), Answers([answer(5), answer(6)])
-    engine = VerlEngine(client, SAMPLING, "id", "sglang")
-
-    async def play() -> None:
-        for _ in range(2):
-            await engine.generate(turn(frame))
-
-    asyncio.run(play())
+    client = Answers([answer(5), answer(6)])
+    generated(VerlEngine(client, SAMPLING, "id", "sglang"), Frame(0, 0.0, grey(1)), times=2)
     first, second = (request["image_data"] for request in client.asked)
     assert first[0] is second[0] and np.asarray(first[0]).tolist() == grey(1).tolist()
 
@@ -438,19 +404,18 @@ SGLANG_PARAMETERS = {
 }
 
 
-def test_sglang_gets_its_own_parameters(chat_format: ChatFormat, qa: VideoQA) -> None:
-    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.name=sglang")
+def test_sglang_gets_its_own_parameters(play: Play, chat_format: ChatFormat) -> None:
+    config = config_of("videozoomer", "actor_rollout_ref.rollout.name=sglang")
     # as verl's worker sets them
     verls = {"temperature": 0.7, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
-    (asked,) = rollout(config, chat_format, qa, ANSWER, sampling=verls).server.asked
-    made = asked["sampling_params"]
+    made = play(ANSWER, config=config, sampling=verls).server.asked[0]["sampling_params"]
     assert set(made) - {"logprobs"} <= SGLANG_PARAMETERS  # verl makes another field of that one
     assert (made["stop"], made["no_stop_trim"], made["max_new_tokens"]) == (["</video_zoom>"], True, 2000)
     assert made["logit_bias"] == {str(token): -100.0 for token in chat_format.banned_ids}
 
 
-def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    played = rollout(zoomer, chat_format, qa, chat_format.encode(ZOOM), ANSWER, session_id=5)
+def test_data_for_the_reward_and_the_log(play: Play, qa: VideoQA) -> None:
+    played = play(ZOOM, ANSWER, session_id=5)
     extra = played.last.extra_fields
     assert VideoQA.from_row(extra["video_qa"]) == qa
     assert (played.trajectory.end, played.trajectory.answer) == (EndReason.ANSWER, "B")
@@ -458,12 +423,8 @@ def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format:
     assert played.trajectory.num_tokens == len(played.last.prompt_ids) + len(played.last.response_ids)
     assert [frame.index for frame in played.trajectory.frames] == [0, 599, 0, 20]
     # two requests to the store, of two frames each
-    assert extra[COSTS] == {
-        "visual_tokens": 4.0,
-        "frames_requested": 4.0,
-        "frames_decoded": 2.0,
-        "decode_seconds": 0.5,
-    }
+    store = {"frames_requested": 4.0, "frames_decoded": 2.0, "decode_seconds": 0.5}
+    assert extra[COSTS] == {"visual_tokens": 4.0, **store}
     assert extra[FINAL_OUTPUT] is True and extra[UNTRAINED] is False
     # of the weights: the latest report, and the span over both turns
     assert (extra["global_steps"], extra["min_global_steps"], extra["max_global_steps"]) == (4, 3, 4)
@@ -471,10 +432,10 @@ def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format:
     assert played.last.metrics.generate_sequences >= 0.0 and played.last.metrics.tool_calls >= 0.0
 
 
-def test_looks_at_evidence_travel_to_the_log(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+def test_looks_at_evidence_travel_to_the_log(play: Play, qa: VideoQA) -> None:
     # the zoom shows frames at 0 and at 2 s, the first view those at 0 and at 59.9 s
     timed = replace(qa, windows=((1.5, 2.5), (30.0, 31.0), (59.0, 60.0)))
-    costs = rollout(zoomer, chat_format, timed, chat_format.encode(ZOOM), ANSWER).last.extra_fields[COSTS]
+    costs = play(ZOOM, ANSWER, asked=timed).last.extra_fields[COSTS]
     assert costs["windows_found"] == pytest.approx(1 / 3) and costs["windows_shown"] == pytest.approx(2 / 3)
     assert costs["looks_in_windows"] == 0.5
 
@@ -490,45 +451,38 @@ def test_versions_by_hand() -> None:
     assert weight_versions(reports) == {"n": 1, "min_global_steps": 2, "max_global_steps": 6}
 
 
-def test_without_log_probabilities_verl_gets_none(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    played = rollout(zoomer, chat_format, qa, ANSWER, sampling={"temperature": 0.0, "logprobs": False})
+def test_without_images_and_log_probabilities(play: Play) -> None:
+    config = config_of("videozoomer", "agentic_video.system.overview=none")
+    played = play(ANSWER, config=config, sampling={"temperature": 0.0, "logprobs": False})
     assert played.last.response_logprobs is None
-    assert len(played.last.response_ids) == len(played.last.response_mask)
-
-
-def test_an_episode_without_images(chat_format: ChatFormat, qa: VideoQA) -> None:
-    config = composed("videozoomer", "laptop", *ROOMY, "agentic_video.system.overview=none")
-    played = rollout(config, chat_format, qa, ANSWER)
-    assert played.server.asked[0]["image_data"] is None
-    assert shown(played.last) == ()
+    assert played.server.asked[0]["image_data"] is None and shown(played.last) == ()
     assert played.last.extra_fields[COSTS]["visual_tokens"] == 0.0
 
 
-def test_a_turn_ends_with_the_budget_of_the_response(chat_format: ChatFormat, qa: VideoQA) -> None:
-    tight = (*ROOMY, "actor_rollout_ref.rollout.response_length=50", "agentic_video.max_turn_tokens=20")
-    zoomer = composed("videozoomer", "laptop", *tight)
+def test_a_turn_ends_with_the_budget_of_the_response(play: Play, chat_format: ChatFormat) -> None:
+    tight = ("actor_rollout_ref.rollout.response_length=50", "agentic_video.max_turn_tokens=20")
     words = chat_format.encode("word " * 60)
-    played = rollout(zoomer, chat_format, qa, words)
+    played = play(words, config=config_of("videozoomer", *tight))
     assert played.trajectory.end is EndReason.TOKEN_BUDGET
     assert played.server.asked[0]["sampling_params"]["max_tokens"] == 20
     assert played.last.response_ids == words[:20] and played.last.response_mask == [1] * 20
 
 
-def test_a_context_that_forgets_gives_an_output_for_each_turn(chat_format: ChatFormat, qa: VideoQA) -> None:
-    config = composed("framemind", "laptop", *ROOMY, "agentic_video.system.max_turns=3")
+def test_a_context_that_forgets_gives_an_output_for_each_turn(play: Play, chat_format: ChatFormat) -> None:
+    config = config_of("framemind", "agentic_video.system.max_turns=3")
     look = '<think>a</think><tool_call>{"name": "FrameAt", "arguments": {"t": 7}}</tool_call><turn_sum>one</turn_sum>'
     again = '<think>b</think><tool_call>{"name": "FrameAt", "arguments": {"t": 9}}</tool_call><turn_sum>two</turn_sum>'
-    played = rollout(config, chat_format, qa, look, again, ANSWER)
+    played = play(look, again, ANSWER, config=config)
     assert played.trajectory.end is EndReason.ANSWER
     assert [output.extra_fields[FINAL_OUTPUT] for output in played.outputs] == [False, False, True]
     for number, (output, text) in enumerate(zip(played.outputs, (look, again, ANSWER), strict=True), start=1):
         # what the stand-in says after a stop text is dropped, as an engine would stop there
-        said = chat_format.encode(text) + [min(chat_format.eos_ids)] * (text == ANSWER)
-        before = len(output.response_ids) - len(said)
-        assert output.response_ids[before:] == said
+        spoken = chat_format.encode(text) + [min(chat_format.eos_ids)] * (text == ANSWER)
+        before = len(output.response_ids) - len(spoken)
+        assert output.response_ids[before:] == spoken
         # only the own turn is trained on; earlier ones are there as they were said
-        assert output.response_mask == [0] * before + [1] * len(said)
-        assert output.response_logprobs == [0.0] * before + [-float(number)] * len(said)
+        assert output.response_mask == [0] * before + [1] * len(spoken)
+        assert output.response_logprobs == [0.0] * before + [-float(number)] * len(spoken)
         assert [*output.prompt_ids, *output.response_ids[:before]] == played.server.asked[number - 1]["prompt_ids"]
         assert output.num_turns == 6
         others = {name: value for name, value in output.extra_fields.items() if name != FINAL_OUTPUT}
@@ -537,16 +491,20 @@ def test_a_context_that_forgets_gives_an_output_for_each_turn(chat_format: ChatF
     # rollout 0 of its group starts with many small frames; then each turn has its own frame only
     keys = [[ref.key for ref in shown(output)] for output in played.outputs]
     assert [len(item) for item in keys] == [8, 1, 1]
-    assert keys[1:] == [[key(70)], [key(90)]]
+    assert keys[1:] == [[image_key(grey(index))] for index in (70, 90)]
     assert played.last.extra_fields["min_global_steps"] == 3
     assert played.last.extra_fields["max_global_steps"] == 5
 
 
-def test_a_validation_plays_a_failed_attempt_again(chat_format: ChatFormat, asked: VideoQA) -> None:
-    config = composed("framethinker", "laptop", *ROOMY)
-    bad, good = "<think>x</think><action>dance</action>", "<think>42</think><action>output answer: B</action>"
+ASKED = "What colour flashes at 00:42?"
+BAD = "<think>x</think><action>dance</action>"
+
+
+def test_a_validation_plays_a_failed_attempt_again(play: Play, qa: VideoQA) -> None:
+    good = "<think>42</think><action>output answer: B</action>"
     look = "<think>411 to 429</think><action>choose frames between 411 and 429</action>"
-    played = rollout(config, chat_format, asked, bad, look, good, **{VALIDATE: True})
+    config, asked = config_of("framethinker"), replace(qa, question=ASKED)
+    played = play(BAD, look, good, config=config, asked=asked, **{VALIDATE: True})
     assert played.trajectory.answer == "B" and len(played.server.asked) == 3
     # what verl gets is the attempt that counts, from its own opening on
     assert played.server.asked[1]["prompt_ids"] == played.last.prompt_ids == played.server.asked[0]["prompt_ids"]
@@ -555,60 +513,41 @@ def test_a_validation_plays_a_failed_attempt_again(chat_format: ChatFormat, aske
     # the costs are those of both: an overview of 6 frames twice, and 4 frames of the look
     assert played.last.extra_fields[COSTS]["frames_requested"] == 16.0
     assert played.last.extra_fields[COSTS]["visual_tokens"] == 10.0
+    once = play(BAD, config=config, asked=asked, **{VALIDATE: False})
+    assert once.trajectory.end is EndReason.ILLEGAL and len(once.server.asked) == 1
 
 
-def test_training_plays_an_attempt_once(chat_format: ChatFormat, asked: VideoQA) -> None:
-    config = composed("framethinker", "laptop", *ROOMY)
-    for row in ({}, {VALIDATE: False}):
-        played = rollout(config, chat_format, asked, "<think>x</think><action>dance</action>", **row)
-        assert played.trajectory.end is EndReason.ILLEGAL and len(played.server.asked) == 1
+@pytest.mark.parametrize(
+    ("turns", "overrides", "end"),
+    [
+        ([RuntimeError("boom")], [], "engine_error"),
+        ([ZOOM, RuntimeError("boom")], [], "engine_error"),
+        ([[]], [], "engine_error"),  # nothing is generated
+        ([], ["actor_rollout_ref.rollout.prompt_length=10"], "token_budget"),  # the opening doesn't fit
+        ([ZOOM, "red", RuntimeError("boom")], [CURIOUS], "engine_error"),
+        ([ZOOM, "red", "blue", ANSWER, RuntimeError("boom")], [CURIOUS], "engine_error"),
+    ],
+)
+def test_lost_rollouts(turns: list[Any], overrides: list[str], end: str, play: Play) -> None:
+    with pytest.raises(EngineError, match=f"^row q1: {end}: "):
+        play(*turns, config=config_of("videozoomer", *overrides))
 
 
-@pytest.mark.parametrize("turns", [[RuntimeError("boom")], [ZOOM, RuntimeError("boom")]], ids=["at once", "later"])
-def test_an_engine_that_fails_loses_the_rollout(
-    turns: list[Any], zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
-) -> None:
-    with pytest.raises(EngineError, match=r"^row q1: engine_error: RuntimeError: boom$"):
-        rollout(zoomer, chat_format, qa, *turns)
-
-
-def test_an_engine_that_says_nothing_loses_the_rollout(
-    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
-) -> None:
-    with pytest.raises(EngineError, match=r"^row q1: engine_error: the engine generated nothing$"):
-        rollout(zoomer, chat_format, qa, [])
-
-
-def test_an_opening_that_does_not_fit_loses_the_rollout(chat_format: ChatFormat, qa: VideoQA) -> None:
-    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.prompt_length=10")
-    with pytest.raises(EngineError, match=r"^row q1: token_budget: the opening doesn't fit"):
-        rollout(config, chat_format, qa)
-
-
-def test_a_video_that_cannot_be_read_loses_the_rollout(
-    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
-) -> None:
-    with pytest.raises(VideoError, match="made to fail"):
-        rollout(zoomer, chat_format, qa, store=MemoryStore(fail=True))
-
-
-def test_a_bad_row_is_named(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+def test_videos_and_rows_that_cannot_be_read(play: Play, qa: VideoQA) -> None:
+    with pytest.raises(VideoError):
+        play(fail=True)
     with pytest.raises(RowError, match=r"^row 7: field 'question'"):
-        rollout(zoomer, chat_format, qa, video_qa={**qa.to_row(), "question": ""})
+        play(video_qa={**qa.to_row(), "question": ""})
 
 
-def test_a_forbidden_token_is_not_trained_on(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
-    said = chat_format.encode("<think>a")
-    played = rollout(zoomer, chat_format, qa, [*said, chat_format.image_token_id, *chat_format.encode("</think>")])
+def test_a_forbidden_token_is_not_trained_on(play: Play, chat_format: ChatFormat) -> None:
+    kept = chat_format.encode("<think>a")
+    played = play([*kept, chat_format.image_token_id, *chat_format.encode("</think>")])
     assert played.trajectory.end is EndReason.ILLEGAL
-    assert (played.last.response_ids, played.last.response_mask) == (said, [1] * len(said))
-    assert played.last.response_logprobs == [-1.0] * len(said)
-
-
-def test_where_all_was_forbidden_verl_gets_a_response_without_loss(
-    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
-) -> None:
-    played = rollout(zoomer, chat_format, qa, [chat_format.image_token_id, 5])
+    assert (played.last.response_ids, played.last.response_mask) == (kept, [1] * len(kept))
+    assert played.last.response_logprobs == [-1.0] * len(kept)
+    # where all was forbidden verl gets a response without loss
+    played = play([chat_format.image_token_id, 5])
     assert played.trajectory.end is EndReason.ILLEGAL and played.trajectory.turns[0].text == ""
     assert played.last.response_ids == [min(chat_format.eos_ids)]
     assert (played.last.response_mask, played.last.response_logprobs) == ([0], [0.0])
@@ -620,6 +559,6 @@ def test_agent_loops_share_one_retriever() -> None:
         return settings_of(OmegaConf.create({"agentic_video": {"system": system, "retrieval": retrieval}}))
 
     assert node_retriever(settings()) is None
-    one, other = (node_retriever(settings(model="local-dir:/m")) for _ in range(2))
-    assert isinstance(one, NodeRetriever) and one is other
-    assert node_retriever(settings(model="local-dir:/n")) is not one
+    shared = node_retriever(settings(model="local-dir:/m"))
+    assert isinstance(shared, NodeRetriever) and node_retriever(settings(model="local-dir:/m")) is shared
+    assert node_retriever(settings(model="local-dir:/n")) is not shared

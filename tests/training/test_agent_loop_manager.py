@@ -1,6 +1,4 @@
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,42 +6,26 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+from verl.utils.tensordict_utils import get_tensordict
 
 from agentic_video.report.held_out import GREEDY
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
-from agentic_video.training.loop import agent_loop_manager
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
-from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
+from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopWorker, turns
 from agentic_video.types.action import Answer
 from agentic_video.types.frame import Frame, Origin
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
 from tests.training.test_model_inputs import frame, picture
-from tests.training.workers import make_worker, sequence_images
+from tests.training.workers import loop_output, make_manager, make_worker, sequence_images
 
 STOCK: Any = VideoAgentLoopWorker.__base__
 """verl's own worker."""
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_an_agent_loop_knows_of_validation(validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    async def run(self: Any, sampling_params: Any, trajectory: Any, **row: Any) -> str:
-        asked.append(row)
-        return "ran"
-
-    monkeypatch.setattr(STOCK, "_run_agent_loop", run)
-    worker = make_worker(monkeypatch, checkpoint)
-    assert asyncio.run(worker._run_agent_loop({}, {"validate": validate}, session_id=2)) == "ran"
-    assert asked == [{"session_id": 2, VALIDATE: validate}]
-
-
-def test_our_loop_is_run_as_verl_runs_it(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_loop_is_run_as_verl_runs_it(validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under another name it goes through verl's own method, which makes each loop with hydra."""
     runs: list[Any] = []
 
@@ -58,13 +40,13 @@ def test_our_loop_is_run_as_verl_runs_it(checkpoint: Path, monkeypatch: pytest.M
     monkeypatch.setattr(VideoAgentLoopWorker, "_agent_loop_postprocess", postprocess)
     monkeypatch.setitem(agent_loop._agent_loop_registry, "another", agent_loop._agent_loop_registry[AGENT_NAME])
     worker = make_worker(monkeypatch, checkpoint)
-    where = {"step": 3, "sample_index": 1, "rollout_n": 0, "validate": True}
-    names = (AGENT_NAME, "another")
+    where = {"step": 3, "sample_index": 1, "rollout_n": 0, "validate": validate}
+    row = {"trace": False, "uid": "7", "session_id": 2}
     ours, verls = (
-        asyncio.run(worker._run_agent_loop({"top_p": 0.9}, where, agent_name=name, trace=False, uid="7", session_id=2))
-        for name in names
+        asyncio.run(worker._run_agent_loop({"top_p": 0.9}, where, agent_name=name, **row))
+        for name in (AGENT_NAME, "another")
     )
-    assert ours[1:] == verls[1:] == (True, {"uid": "7", "session_id": 2, VALIDATE: True})
+    assert ours[1:] == verls[1:] == (validate, {"uid": "7", "session_id": 2, VALIDATE: validate})
     assert runs[0] == runs[1]
 
 
@@ -101,17 +83,7 @@ def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
     worker = make_worker(monkeypatch, checkpoint, handles)
     pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     shown = sequence_images([frame(0, 28, 28)])
-    outputs = [
-        AgentLoopOutput(
-            prompt_ids=[1, 2, pad, *([3] * more)],
-            response_ids=[4, 5],
-            response_mask=[1, 1],
-            multi_modal_data={IMAGES: shown},
-            metrics=AgentLoopMetrics(),
-            extra_fields={"number": more},
-        )
-        for more in (0, 7)
-    ]
+    outputs = [loop_output([1, 2, pad, *([3] * more)], [4, 5], shown, number=more) for more in (0, 7)]
     asyncio.run(worker._compute_score(outputs, {"uid": "u"}))
     assert [output.reward_score for output in outputs] == [None, 0.5]
     # as verl leaves an output that it scored itself
@@ -127,13 +99,6 @@ def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
     assert data.batch["position_ids"].tolist() == [list(range(12))]
 
 
-def test_without_reward_workers_nothing_is_scored(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = make_worker(monkeypatch, checkpoint)
-    output = AgentLoopOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], metrics=AgentLoopMetrics())
-    asyncio.run(worker._compute_score([output], {}))
-    assert output.reward_score is None and "rm_scores" not in output.as_dict()
-
-
 def test_a_worker_of_a_job_without_reward_workers_scores_its_episodes_itself(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,13 +106,9 @@ def test_a_worker_of_a_job_without_reward_workers_scores_its_episodes_itself(
     qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
     turn = Turn("<think>b</think><answer>B</answer>", Answer("B"), 5)
     trajectory = Trajectory("q", "videozoomer", (), (turn,), EndReason.ANSWER)
-    output = AgentLoopOutput(
-        prompt_ids=[1],
-        response_ids=[2],
-        response_mask=[1],
-        metrics=AgentLoopMetrics(),
-        extra_fields={"trajectory": trajectory.to_dict(), "video_qa": qa.to_row()},
-    )
+    output = loop_output([1], [2], trajectory=trajectory.to_dict(), video_qa=qa.to_row())
+    asyncio.run(make_worker(monkeypatch, checkpoint)._compute_score([output], {}))
+    assert output.reward_score is None and "rm_scores" not in output.as_dict()  # it was told of none
     asyncio.run(worker._compute_score([output], {}))
     assert output.reward_score == 1.0  # right and well formed, without a look
     assert output.extra_fields["reward_extra_info"]["acc"] == 1.0
@@ -172,20 +133,11 @@ def test_a_rollout_goes_to_the_trainer_without_pixels(checkpoint: Path, monkeypa
     store = Frame.stored(7, 0.7, picture(0, 28, 28), Origin("a.mp4", 7, (28, 28)), "key")
     drawn = Frame(0, 0.0, picture(1, 56, 28))
     shown = sequence_images([store, drawn])
-    output = AgentLoopOutput(
-        prompt_ids=[1, pad, 2],
-        response_ids=[pad, pad, 3],
-        response_mask=[0, 0, 1],
-        multi_modal_data={IMAGES: shown},
-        metrics=AgentLoopMetrics(),
-    )
+    output = loop_output([1, pad, 2], [pad, pad, 3], shown)
     asyncio.run(worker._agent_loop_postprocess([output], False))
     (sent,) = put
-    assert SequenceImages.unpack(sent["inputs"][IMAGES]) == shown and set(sent["inputs"]) == {
-        IMAGES,
-        "image_grid_thw",
-        "images_seqlens",
-    }
+    assert SequenceImages.unpack(sent["inputs"][IMAGES]) == shown
+    assert set(sent["inputs"]) == {IMAGES, "image_grid_thw", "images_seqlens"}
     assert sent["inputs"]["image_grid_thw"].tolist() == [[1, 2, 2], [1, 2, 4]]
     # the second image has 2 x 1 merged patches: its columns are at 3 and 4
     assert sent["positions"].tolist()[3] == [0, 1, 2, 3, 4, 5]
@@ -210,36 +162,18 @@ def test_questions_in_turn(rows: int, workers: int, first: int, expected: list[t
     assert turns(rows, workers, first) == expected
 
 
-def manager_of(workers: int, generate: Callable[[int, Any], None], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A manager whose workers hand on the batches that they get."""
-    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
-    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
-    manager.agent_loop_workers = [
-        SimpleNamespace(generate_sequences=SimpleNamespace(remote=partial(generate, number)))
-        for number in range(workers)
-    ]
-    manager._next_worker = 0
-    return manager
-
-
 def test_refills_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's own batches: a whole one, then refills of one and two questions."""
     got: dict[int, list[str]] = {number: [] for number in range(3)}
 
-    def generate(number: int, batch: Any) -> None:
+    def generate(name: str, number: int, batch: Any) -> None:
         assert batch["global_steps"] == 7 and batch["validate"] is False
         got[number] += [batch["uid"][row] for row in range(len(batch))]
 
-    manager = manager_of(3, generate, monkeypatch)
-
-    def batch(*uids: str) -> TensorDict:
-        made = get_tensordict({"uid": list(uids), "raw_prompt": [[{"role": "user"}]] * len(uids)})
-        assign_non_tensor_data(made, "global_steps", 7)
-        assign_non_tensor_data(made, "validate", False)
-        return made
-
+    manager = make_manager(monkeypatch, 3, generate)
     for uids in ("abcd", "e", "fg", "h"):
-        manager.generate_sequences(batch(*uids))
+        rows = {"uid": list(uids), "raw_prompt": [[{"role": "user"}]] * len(uids)}
+        manager.generate_sequences(get_tensordict(rows, {"global_steps": 7, "validate": False}))
     assert got == {0: ["a", "b", "g"], 1: ["c", "e", "h"], 2: ["d", "f"]}
 
 
@@ -247,20 +181,14 @@ def test_unfinished_questions_of_a_checkpoint_are_dealt_out(monkeypatch: pytest.
     """As verl's queue hands them back: what was a tensor is a jagged one."""
     got: dict[int, list[tuple[str, list[int]]]] = {0: [], 1: []}
 
-    def generate(number: int, batch: Any) -> None:
+    def generate(name: str, number: int, batch: Any) -> None:
         assert batch["global_steps"] == 3
         rows = zip(list(batch["uid"]), batch["dummy_tensor"].unbind(), strict=True)
         got[number] += [(uid, item.tolist()) for uid, item in rows]
 
-    manager = manager_of(2, generate, monkeypatch)
-    batch = get_tensordict(
-        {
-            "uid": list("abc"),
-            "dummy_tensor": torch.nested.as_nested_tensor([torch.tensor([n]) for n in range(3)], layout=torch.jagged),
-        }
-    )
-    assign_non_tensor_data(batch, "global_steps", 3)
-    manager.generate_sequences(batch)
+    jagged = torch.nested.as_nested_tensor([torch.tensor([number]) for number in range(3)], layout=torch.jagged)
+    batch = get_tensordict({"uid": list("abc"), "dummy_tensor": jagged}, {"global_steps": 3})
+    make_manager(monkeypatch, 2, generate).generate_sequences(batch)
     assert got == {0: [("a", [0]), ("b", [1])], 1: [("c", [2])]}
 
 

@@ -1,12 +1,10 @@
 """verl's fused kernels under FSDP2: what they compute, and that they need the patch."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 
@@ -14,14 +12,6 @@ from tests.planning.models import TINY, config_of, model_of
 
 TEMPERATURE = 0.7
 TOKENS = 24
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of one."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 @pytest.fixture
@@ -105,7 +95,7 @@ def gradients(model: Any, inputs: dict[str, torch.Tensor], *, fused: bool) -> di
 
 @pytest.mark.parametrize("lora", [False, True])
 @pytest.mark.parametrize("family", TINY)
-def test_fused_is_the_same(family: str, lora: bool, group: None, forwards: None) -> None:
+def test_fused_is_the_same(family: str, lora: bool, one_rank: None, forwards: None) -> None:
     inputs = batch(family)
     plain = sharded(family, fused=False, lora=lora)
     wanted = [item.detach() for item in computed(plain, inputs, fused=False)]
@@ -129,7 +119,7 @@ def test_fused_is_the_same(family: str, lora: bool, group: None, forwards: None)
     ("family", "message"), [("qwen2_5_vl", "mixed torch.Tensor and DTensor"), ("qwen3_vl", "same dtype")]
 )
 def test_verl_alone_still_needs_the_patch(
-    family: str, message: str, group: None, forwards: None, monkeypatch: pytest.MonkeyPatch
+    family: str, message: str, one_rank: None, forwards: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import verl.utils.fsdp_utils as fsdp_utils
 

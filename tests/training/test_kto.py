@@ -18,33 +18,13 @@ def sigmoid(x: float) -> float:
 
 
 def test_losses_by_hand() -> None:
-    policy, reference = torch.tensor([-10.0, -20.0]), torch.tensor([-14.0, -17.0])
-    losses = KtoLoss(beta=0.1).losses(policy, reference, torch.tensor([True, False]), torch.tensor(1.0))
+    values = (torch.tensor([-10.0, -20.0]), torch.tensor([-14.0, -17.0]), torch.tensor(1.0))
+    policy, reference, kl = (value.requires_grad_() for value in values)
+    losses = KtoLoss(0.1, 2.0, 0.5).losses(policy, reference, torch.tensor([True, False]), kl)
     # desirable: ratio 4, 1 - s(0.1 * (4 - 1)); undesirable: ratio -3, 1 - s(0.1 * (1 - -3))
-    assert losses.tolist() == pytest.approx([1 - sigmoid(0.3), 1 - sigmoid(0.4)], abs=1e-7)
+    assert losses.tolist() == pytest.approx([2 * (1 - sigmoid(0.3)), 0.5 * (1 - sigmoid(0.4))], abs=1e-7)
     assert KtoLoss(beta=0.1).rewards(policy, reference).tolist() == pytest.approx([0.4, -0.3])
-
-
-def test_weights_scale_their_own_kind_only() -> None:
-    ratios, desirable = torch.zeros(3), torch.tensor([True, False, True])
-    losses = KtoLoss(desirable_weight=2.0, undesirable_weight=0.5).losses(ratios, ratios, desirable, torch.tensor(0.0))
-    assert losses.tolist() == [1.0, 0.25, 1.0]
-
-
-@pytest.mark.parametrize("kind", [True, False])
-def test_a_batch_of_one_kind(kind: bool) -> None:
-    policy = torch.tensor([1.0, -1.0], requires_grad=True)
-    losses = KtoLoss(beta=1.0).losses(policy, torch.zeros(2), torch.tensor([kind, kind]), torch.tensor(0.0))
     losses.sum().backward()
-    assert losses.tolist() == pytest.approx([sigmoid(-1), sigmoid(1)] if kind else [sigmoid(1), sigmoid(-1)])
-    slope = sigmoid(1) * (1 - sigmoid(1))
-    assert policy.grad is not None
-    assert policy.grad.tolist() == pytest.approx([-slope, -slope] if kind else [slope, slope])
-
-
-def test_the_reference_and_the_reference_point_get_no_gradient() -> None:
-    policy, reference, kl = (torch.tensor([value], requires_grad=True) for value in (1.0, 0.5, 0.2))
-    KtoLoss().losses(policy, reference, torch.tensor([True]), kl).sum().backward()
     assert policy.grad is not None and reference.grad is None and kl.grad is None
 
 
@@ -102,9 +82,7 @@ def test_sums_are_over_generated_tokens() -> None:
     sums.sum().backward()
     assert log_probs.grad is not None
     assert log_probs.grad.tolist() == [0, 1, 1, 0, 0, 1, 0]
-
-
-def test_a_sequences_first_token_is_not_counted_in_the_previous_sequence() -> None:
+    # a sequence's first token is not counted in the previous sequence
     sums = sequence_log_probs(torch.tensor([-1.0, -2.0, -4.0, -8.0]), torch.tensor([0, 1, 1, 1]), torch.tensor([2, 2]))
     assert sums.tolist() == [-1.0, -4.0]
 
@@ -139,7 +117,7 @@ def test_mismatch_uses_each_response_once_and_never_its_own(questions: list[str]
 
 
 @pytest.mark.parametrize(
-    "case", json.loads(EXPECTED.read_text())["cases"], ids=lambda one: f"{one['seed']}-{one['labels']}"
+    "case", json.loads(EXPECTED.read_text())["cases"], ids=lambda case: f"{case['seed']}-{case['labels']}"
 )
 def test_agrees_with_trl(case: dict[str, Any]) -> None:
     batch, (policy, reference) = Batch.make(case["seed"], LABELS[case["labels"]]), models(case["seed"])
@@ -157,10 +135,3 @@ def test_agrees_with_trl(case: dict[str, Any]) -> None:
     assert losses.mean().item() == pytest.approx(case["loss"], abs=1e-5)
     assert kl.item() == pytest.approx(case["kl"], abs=1e-5)
     assert torch.allclose(policy.weights.grad, torch.tensor(case["gradient"]), rtol=0, atol=1e-5)
-
-
-def test_what_trl_was_asked_is_telling() -> None:
-    cases = json.loads(EXPECTED.read_text())["cases"]
-    assert {case["labels"] for case in cases} == set(LABELS)
-    assert any(case["kl"] == 0 for case in cases) and any(case["kl"] > 0.1 for case in cases)
-    assert all(torch.tensor(case["gradient"]).abs().max() > 1e-3 for case in cases)

@@ -9,10 +9,9 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data
 
-from agentic_video.training.loop import agent_loop_manager
-from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager
 from agentic_video.training.ppo.trainer import VideoAgentTrainer
 from tests.config.configs import composed
+from tests.training.workers import make_manager
 
 ROWS = [{"raw_prompt": [{"role": "user"}], "video_qa": {"id": str(number)}, "number": number} for number in range(10)]
 
@@ -82,36 +81,24 @@ def test_refills_come_after_what_was_drawn_ahead(saved: list[Any]) -> None:
     assert [numbers(ahead._next_train_batch(count)) for count in (4, 1)] == [order(4), order(5)[4:]]
 
 
-def test_it_can_be_turned_off(saved: list[Any]) -> None:
-    off = trainer("agentic_video.frame_store.ahead=False")
-    off.on_sample_end()
-    assert not off._ahead
-
-
-def test_nothing_is_drawn_after_the_last_step(saved: list[Any]) -> None:
-    last = trainer()
+def test_where_nothing_is_drawn_ahead(saved: list[Any]) -> None:
+    off, last = trainer("agentic_video.frame_store.ahead=False"), trainer()
     last.global_steps = 9
-    last.on_sample_end()
-    assert not last._ahead and saved == []
+    for made in (off, last):
+        made.on_sample_end()
+        assert not made._ahead and saved == []
 
 
 @pytest.mark.parametrize("validated", [False, True])
 def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch and the questions beyond it, whatever is validated in the meantime."""
-    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
     got: list[tuple[str, int, list[str]]] = []
 
-    def worker(number: int) -> Any:
-        return SimpleNamespace(
-            generate_sequences=SimpleNamespace(
-                remote=lambda rows: got.append(("play", number, [row["id"] for row in rows["video_qa"]]))
-            ),
-            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [row["id"] for row in rows]))),
-        )
+    def handle(name: str, number: int, rows: Any) -> None:
+        got.append((name, number, [row["id"] for row in (rows if name == "prefetch" else rows["video_qa"])]))
 
-    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
-    manager.agent_loop_workers = [worker(number) for number in range(2)]
-    manager._next_worker, manager._next_validating = 1, 0
+    manager = make_manager(monkeypatch, 2, handle)
+    manager._next_worker = 1
     made = trainer()
     batch, more, validation = made._next_train_batch(3), made._next_train_batch(2), made._next_train_batch(1)
     manager.prefetch(batch, more)
@@ -120,12 +107,12 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
         manager.generate_sequences(validation)
         manager.generate_sequences(validation)
         # one worker after the other
-        assert [got.pop(-2)[:2], got.pop()[:2]] == [("play", 0), ("play", 1)]
+        assert [got.pop(-2)[:2], got.pop()[:2]] == [("generate_sequences", 0), ("generate_sequences", 1)]
     manager.generate_sequences(batch)
     manager.generate_sequences(more)
     ids, others = ([str(number) for number in numbers(item)] for item in (batch, more))
     dealt = [(1, ids[:2]), (0, ids[2:]), (0, others[:1]), (1, others[1:])]
-    assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in dealt]
+    assert got == [(name, who, rows) for name in ("prefetch", "generate_sequences") for who, rows in dealt]
 
 
 def test_more_questions_than_the_batch_are_played_from_the_start(

@@ -10,13 +10,13 @@ from torch.distributed.fsdp import CPUOffloadPolicy
 
 from agentic_video.training.engines.actor import VideoEngine
 from tests.planning.models import TINY, model_of
-from tests.training.test_fused_head import batch, computed, forwards, gradients, group, sharded  # noqa: F401
+from tests.training.test_fused_head import batch, computed, forwards, gradients, sharded  # noqa: F401
 
 RANK, ALPHA = 4, 8
 LAYER = "model.language_model.layers.0.self_attn.q_proj"
 
 
-@pytest.mark.usefixtures("group", "forwards")
+@pytest.mark.usefixtures("one_rank", "forwards")
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("family", TINY)
 def test_adapters_and_merged_weights(family: str, streamed: bool, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_adapters_and_merged_weights(family: str, streamed: bool, tmp_path: Path
         assert torch.equal(item.full_tensor(), base[name]), name
 
 
-@pytest.mark.usefixtures("group", "forwards")
+@pytest.mark.usefixtures("one_rank", "forwards")
 def test_the_reference_model_is_the_model_with_its_adapters_off() -> None:
     inputs = batch("qwen2_5_vl")
     adapted = sharded("qwen2_5_vl", fused=True, lora=True)

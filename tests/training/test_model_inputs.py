@@ -28,7 +28,6 @@ from agentic_video.training.inputs.model_inputs import (
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
 from agentic_video.video.processor_rules import UnkeptSizeError, rules_of
-from tests.training.workers import make_worker, trained_inputs
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
 
@@ -88,10 +87,6 @@ def test_frames_of_a_clip_that_the_processor_would_resize_are_refused() -> None:
         clip_patches(processor, {"a": [item.image for item in eight.frames]})
 
 
-def test_a_sequence_without_images_has_no_inputs() -> None:
-    assert image_sizes(rules_of(PROCESSOR), []) == image_patches(PROCESSOR, {}) == {}
-
-
 def test_positions_by_hand(checkpoint: Path) -> None:
     processor = hf_processor(str(checkpoint))
     pad = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
@@ -133,22 +128,6 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_a_recorded_sequence_has_a_rollouts_inputs(
-    count: int, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = make_worker(monkeypatch, checkpoint)
-    pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    ids = [1, *[pad, 3] * count, 2]
-    frames = [frame(number, 28, 28) for number in range(count)]
-    positions, inputs = model_inputs(worker.processor, torch.tensor(ids), frames)
-    trained, expected = trained_inputs(worker, ids, frames)
-    assert torch.equal(positions, trained) and positions.shape == (4, len(ids))
-    assert set(inputs) == set(expected) == ({"pixel_values", "image_grid_thw", "images_seqlens"} if count else set())
-    for name, value in expected.items():
-        assert torch.equal(inputs[name], value), name
-
-
 FAMILIES = ("qwen2_5_vl", "qwen3_vl")
 
 
@@ -184,10 +163,10 @@ def mixed(side: int) -> list[Visual]:
 
 def hf_output(processor: Any, shown: Sequence[Visual]) -> Any:
     """What the Hugging Face processor makes of a conversation, run directly."""
-    kinds = [{"type": "video" if isinstance(visual, Clip) else "image"} for visual in shown]
     content = [{"type": "text", "text": "look <"}]
-    for kind in kinds:
-        content += [kind, {"type": "text", "text": " 1> and"}]
+    for visual in shown:
+        kind = "video" if isinstance(visual, Clip) else "image"
+        content += [{"type": kind}, {"type": "text", "text": " 1> and"}]
     text = processor.tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
     )
@@ -291,18 +270,3 @@ def test_positions_of_qwen2_5_with_clips_are_those_of_vllm_and_of_the_model_s_fi
         second_per_grid_ts=inputs["second_per_grid_ts"],
     )
     assert torch.equal(positions[1:], published)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_recorded_sequence_with_clips_has_a_rollouts_inputs(
-    family: str, processors: dict[str, Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = make_worker(monkeypatch, checkpoint)
-    worker.processor = processors[family]
-    shown = mixed(worker.processor.image_processor.patch_size * 2)
-    ids = own_ids(worker.processor, shown)
-    positions, inputs = model_inputs(worker.processor, torch.tensor(ids), shown)
-    trained, expected = trained_inputs(worker, ids, shown)
-    assert torch.equal(positions, trained) and set(inputs) == set(expected)
-    for name, value in expected.items():
-        assert torch.equal(inputs[name], value), name

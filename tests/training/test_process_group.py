@@ -1,9 +1,7 @@
 """Process groups' timeouts, and the actor workers that set them."""
 
 import warnings
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +14,6 @@ from agentic_video.training.engines.actor import freeze_vision
 from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWorker, _save_copies
 from agentic_video.training.seams.patches import on_cpu
 from tests.config.configs import composed
-
-
-@pytest.fixture
-def one_rank(tmp_path: Path) -> Iterator[None]:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
 
 
 @pytest.fixture

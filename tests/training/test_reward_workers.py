@@ -1,7 +1,9 @@
 import asyncio
+import re
 from typing import Any
 
 import pytest
+import ray
 
 from agentic_video.training.loop.reward_manager import while_answering
 from agentic_video.utils.time_limit import TimeLimitError
@@ -35,9 +37,14 @@ def test_a_slow_score_of_workers_that_answer_is_waited_for() -> None:
 
 
 def test_a_fast_score_checks_no_worker() -> None:
+    async def fail() -> None:
+        raise ValueError("row 7")
+
     worker = Worker(0.0)
     assert asyncio.run(while_answering(later(0.0), (worker,), 30.0)) == "scored"
     assert asyncio.run(while_answering(later(SHORT), (worker,), 0.0)) == "scored"
+    with pytest.raises(ValueError, match="row 7"):
+        asyncio.run(while_answering(fail(), (worker,), 30.0))
     assert worker.asked == 0
 
 
@@ -46,23 +53,11 @@ def test_a_worker_that_stands_still_fails_what_waits_for_it() -> None:
         asyncio.run(while_answering(later(1000.0), (Worker(0.0), Worker(1000.0)), SHORT))
 
 
-def test_what_a_worker_raises_is_raised() -> None:
-    async def fails() -> None:
-        raise ValueError("row 7")
-
-    with pytest.raises(ValueError, match="row 7"):
-        asyncio.run(while_answering(fails(), (), SHORT))
-
-
 @pytest.mark.ray
 def test_a_regular_expression_that_backtracks_in_a_ray_worker() -> None:
-    ray = pytest.importorskip("ray")
-
     @ray.remote
     class Scorer:
         async def compute_score(self, text: str) -> bool:
-            import re
-
             return re.fullmatch("(a+)+b", text) is not None
 
     ray.init(num_cpus=1, include_dashboard=False)

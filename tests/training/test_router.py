@@ -25,114 +25,114 @@ def router(engines: int, **config: int) -> GroupRouter:
     return GroupRouter({f"e{number}": f"handle {number}" for number in range(engines)}, config)
 
 
-def ask(one: GroupRouter, group: str, session: int = 0, rollouts: int = 4) -> str:
+def ask(balancer: GroupRouter, group: str, session: int = 0, rollouts: int = 4) -> str:
     """A request of a rollout begins; where it goes."""
-    return one.acquire_server(RequestId(group, str(session), rollouts).unique())[0]
+    return balancer.acquire_server(RequestId(group, str(session), rollouts).unique())[0]
 
 
 def test_ids() -> None:
-    whose = RequestId("6f1c-22", "3", 16)
-    assert RequestId.read(whose.unique()) == whose
-    assert whose.unique() != whose.unique()
+    request = RequestId("6f1c-22", "3", 16)
+    assert RequestId.read(request.unique()) == request
+    assert request.unique() != request.unique()
     # those of others are groups by themselves
     for other in ("5b0c5f4e", "a:b:c:d", ""):
         assert RequestId.read(other) == (other, "", 1)
 
 
 def test_a_group_stays_together_and_the_next_goes_elsewhere() -> None:
-    one = router(2)
-    assert {ask(one, "a", session) for session in range(4)} == {"e0"}
-    assert one.acquire_server(RequestId("a", "0", 4).unique()) == ("e0", "handle 0")
-    assert {ask(one, "b", session) for session in range(4)} == {"e1"}
-    assert one.get_status()["servers"] == {"e0": 5, "e1": 4}
-    assert one.get_total_inflight() == 9
+    balancer = router(2)
+    assert {ask(balancer, "a", session) for session in range(4)} == {"e0"}
+    assert balancer.acquire_server(RequestId("a", "0", 4).unique()) == ("e0", "handle 0")
+    assert {ask(balancer, "b", session) for session in range(4)} == {"e1"}
+    assert balancer.get_status()["servers"] == {"e0": 5, "e1": 4}
+    assert balancer.get_total_inflight() == 9
     for _ in range(5):
-        one.release_server("e0")
+        balancer.release_server("e0")
     # a turn later: the group is still at its engine, though another has less to do
-    assert ask(one, "b", 2) == "e1" and ask(one, "a", 1) == "e0"
+    assert ask(balancer, "b", 2) == "e1" and ask(balancer, "a", 1) == "e0"
 
 
 def test_rollouts_to_come_count() -> None:
-    """The first requests of all groups may arrive before any second one, and short ones may be over by then."""
-    one = router(4)
+    """The first requests of all groups may arrive before any second balancer, and short ones may be over by then."""
+    balancer = router(4)
     homes = []
     for number in range(16):
-        homes.append(ask(one, f"g{number}"))
-        one.release_server(homes[-1])
+        homes.append(ask(balancer, f"g{number}"))
+        balancer.release_server(homes[-1])
     assert Counter(homes) == {f"e{number}": 4 for number in range(4)}
 
 
 def test_a_single_rollout_goes_to_the_least_loaded_engine() -> None:
-    one = router(3)
-    assert [ask(one, f"v{number}", rollouts=1) for number in range(3)] == ["e0", "e1", "e2"]
-    one.release_server("e1")
-    assert ask(one, "v3", rollouts=1) == "e1"
+    balancer = router(3)
+    assert [ask(balancer, f"v{number}", rollouts=1) for number in range(3)] == ["e0", "e1", "e2"]
+    balancer.release_server("e1")
+    assert ask(balancer, "v3", rollouts=1) == "e1"
 
 
 def test_a_full_engine_hands_over_further_rollouts() -> None:
-    one = router(2, full=4)
-    assert [ask(one, "a", session, 8) for session in range(6)] == ["e0"] * 4 + ["e1"] * 2
+    balancer = router(2, full=4)
+    assert [ask(balancer, "a", session, 8) for session in range(6)] == ["e0"] * 4 + ["e1"] * 2
     # they stay there, and so do those that were first
-    assert [ask(one, "a", session, 8) for session in (5, 0)] == ["e1", "e0"]
+    assert [ask(balancer, "a", session, 8) for session in (5, 0)] == ["e1", "e0"]
     # the other has more than half to do now
-    assert ask(one, "a", 6, 8) == "e0"
+    assert ask(balancer, "a", 6, 8) == "e0"
 
 
 def test_engines_that_leave_and_join() -> None:
-    one = router(2)
-    assert ask(one, "a") == "e0" and ask(one, "b") == "e1"
-    one.remove_servers(["e0"])
-    assert ask(one, "a") == "e1" and ask(one, "a", 1) == "e1"
-    one.add_servers({"e2": "handle 2"})
-    assert ask(one, "c") == "e2"
-    assert one.clear_sticky_cache()["cleared_entries"] == 3
-    one.remove_servers(["e1", "e2"])
+    balancer = router(2)
+    assert ask(balancer, "a") == "e0" and ask(balancer, "b") == "e1"
+    balancer.remove_servers(["e0"])
+    assert ask(balancer, "a") == "e1" and ask(balancer, "a", 1) == "e1"
+    balancer.add_servers({"e2": "handle 2"})
+    assert ask(balancer, "c") == "e2"
+    assert balancer.clear_sticky_cache()["cleared_entries"] == 3
+    balancer.remove_servers(["e1", "e2"])
     with pytest.raises(RuntimeError, match=r"^No available servers in load balancer$"):
-        ask(one, "a")
-    assert one.get_status()["groups"] == 3
+        ask(balancer, "a")
+    assert balancer.get_status()["groups"] == 3
 
 
 def test_a_group_whose_engine_is_forgotten_has_no_more_to_come_than_it_had() -> None:
     """As in ``agentic_video_separate_async`` with ``enable_switch``, whenever the trainer's engines play along."""
-    one = router(2)
+    balancer = router(2)
     for session in range(4):
-        ask(one, "a", session)
-    one.clear_sticky_cache()
-    ask(one, "a", 3)  # a further turn of the last one that is under way
-    assert one._to_come == {"e0": 0, "e1": 0}
-    ask(one, "b", 0)
-    one.clear_sticky_cache()
-    ask(one, "b", 1)
-    assert sorted(one._to_come.values()) == [0, 2]
+        ask(balancer, "a", session)
+    balancer.clear_sticky_cache()
+    ask(balancer, "a", 3)  # a further turn of the last one that is under way
+    assert balancer._to_come == {"e0": 0, "e1": 0}
+    ask(balancer, "b", 0)
+    balancer.clear_sticky_cache()
+    ask(balancer, "b", 1)
+    assert sorted(balancer._to_come.values()) == [0, 2]
 
 
 @pytest.mark.parametrize("joins_first", [True, False])
 def test_a_group_that_moves_has_no_more_to_come_than_it_had(joins_first: bool) -> None:
     """As in ``agentic_video_separate_async``: engines leave for each update while rollouts go on."""
-    one = router(2)
+    balancer = router(2)
     for number in range(20):
         groups = f"a{number}", f"b{number}"
-        asked = [ask(one, group, session) for group in groups for session in range(3)]
+        asked = [ask(balancer, group, session) for group in groups for session in range(3)]
         assert set(asked) == {"e0", "e1"}
-        one.remove_servers(["e1"])
+        balancer.remove_servers(["e1"])
         if joins_first:
-            one.add_servers({"e1": "handle 1"})
+            balancer.add_servers({"e1": "handle 1"})
         # a further turn of a rollout that has played, and the first of the last one
-        asked += [ask(one, group, session) for group in groups for session in (0, 3)]
+        asked += [ask(balancer, group, session) for group in groups for session in (0, 3)]
         if not joins_first:
-            one.add_servers({"e1": "handle 1"})
+            balancer.add_servers({"e1": "handle 1"})
         for engine in asked:
-            one.release_server(engine)
-    assert one._to_come == {"e0": 0, "e1": 0}
+            balancer.release_server(engine)
+    assert balancer._to_come == {"e0": 0, "e1": 0}
 
 
 def test_old_groups_are_forgotten() -> None:
-    one = router(2, max_groups=3)
+    balancer = router(2, max_groups=3)
     for number in range(50):
-        ask(one, f"g{number}")
-    assert one.get_status()["groups"] == 3
+        ask(balancer, f"g{number}")
+    assert balancer.get_status()["groups"] == 3
     # what they had still to come is forgotten with them
-    assert sum(one._to_come.values()) == 3 * 3
+    assert sum(balancer._to_come.values()) == 3 * 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,18 +146,18 @@ def test_old_groups_are_forgotten() -> None:
 def test_any_order_of_requests(engines: int, groups: int, rollouts: int, order: Any, turns: int) -> None:
     """All requests of a group go to one engine, and engines get as many groups as each other, in whatever order the
     requests arrive and end."""
-    one = router(engines, full=groups * rollouts * turns + 1)
+    balancer = router(engines, full=groups * rollouts * turns + 1)
     pending = [(group, session) for group in range(groups) for session in range(rollouts)] * turns
     order.shuffle(pending)
     homes: dict[int, set[str]] = {group: set() for group in range(groups)}
     running: list[str] = []
     for group, session in pending:
-        homes[group].add(ask(one, f"g{group}", session, rollouts))
+        homes[group].add(ask(balancer, f"g{group}", session, rollouts))
         running += homes[group]
     assert all(len(home) == 1 for home in homes.values())
     for engine in running:
-        one.release_server(engine)
-    assert one.get_total_inflight() == 0 and sum(one._to_come.values()) == 0
+        balancer.release_server(engine)
+    assert balancer.get_total_inflight() == 0 and sum(balancer._to_come.values()) == 0
     placed = Counter(next(iter(home)) for home in homes.values())
     if turns == 1:
         assert max(placed.values()) - min(placed.get(f"e{number}", 0) for number in range(engines)) <= 1
@@ -191,36 +191,22 @@ def test_verl_makes_it_an_actor() -> None:
         ray.shutdown()
 
 
-class Server:
-    """Stands in for the handle of an engine's actor."""
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_single_engine_needs_no_router(engines: int) -> None:
+    asked: list[dict[str, Any]] = []
 
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.generate = SimpleNamespace(remote=self._generate)
-
-    async def _generate(self, **request: Any) -> TokenOutput:
-        self.asked.append(request)
+    async def generate(**request: Any) -> TokenOutput:
+        asked.append(request)
         return TokenOutput(token_ids=[7], log_probs=[-0.5], extra_fields={"global_steps": 3})
 
-
-def manager(servers: dict[str, Any]) -> LLMServerManager:
-    """verl's, with servers that are there already; its router answers nothing."""
-    made = object.__new__(LLMServerManager)
-    made.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "vllm"}}})
-    made.server_addresses, made.server_handles = list(servers), list(servers.values())
-    made.global_load_balancer = None
-    return made
-
-
-def test_a_single_engine_needs_no_router() -> None:
-    server = Server()
-    client = client_of(manager({"e0": server}))
-    assert isinstance(client, OneEngineClient)
-    output = asyncio.run(client.generate("g:0:4:abcd", prompt_ids=[1, 2], sampling_params={"max_tokens": 5}))
-    assert (output.token_ids, output.extra_fields["max_global_steps"]) == ([7], 3)
-    (request,) = server.asked
-    assert (request["prompt_ids"], request["sampling_params"]) == ([1, 2], {"max_tokens": 5})
-
-
-def test_several_engines_need_the_router() -> None:
-    assert type(client_of(manager({"e0": Server(), "e1": Server()}))) is LLMServerClient
+    manager = object.__new__(LLMServerManager)
+    manager.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "vllm"}}})
+    manager.server_addresses = [f"e{number}" for number in range(engines)]
+    manager.server_handles = [SimpleNamespace(generate=SimpleNamespace(remote=generate))] * engines
+    manager.global_load_balancer = None  # a router that answers nothing
+    client = client_of(manager)
+    assert type(client) is (OneEngineClient if engines == 1 else LLMServerClient)
+    if engines == 1:
+        output = asyncio.run(client.generate("g:0:4:abcd", prompt_ids=[1, 2], sampling_params={"max_tokens": 5}))
+        assert (output.token_ids, output.extra_fields["max_global_steps"]) == ([7], 3)
+        assert (asked[0]["prompt_ids"], asked[0]["sampling_params"]) == ([1, 2], {"max_tokens": 5})

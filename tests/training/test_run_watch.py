@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentic_video.training.logs.run_watch import EXIT_STATUS, RunWatch, died, gone
+from agentic_video.utils.errors import CANNOT_GO_ON
 
 
 def node(name: str, alive: bool = True) -> dict[str, Any]:
@@ -27,30 +28,6 @@ def test_a_node_is_gone_when_it_is_dead_or_not_listed() -> None:
     assert gone(used, [node("1"), node("2"), node("3"), node("4", alive=False)]) == []
 
 
-def test_a_run_ends_with_its_node() -> None:
-    states = [[node("1"), node("2"), node("3")]]
-    said: list[str] = []
-    ended = threading.Event()
-
-    def end(message: str) -> None:
-        said.append(message)
-        ended.set()
-
-    RunWatch(lambda: states[-1], lambda: [actor("a"), actor("b", at="2")], end, seconds=0.01)
-    states.append([node("1"), node("2"), node("4")])  # one without an actor of this run may go, others may come
-    assert not ended.wait(0.1)
-    states.append([node("1"), node("2", alive=False)])
-    assert ended.wait(30)
-    assert said[0].startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
-
-
-def test_an_actor_that_was_being_made_has_its_node_later() -> None:
-    waits = actor("b", "PENDING_CREATION", at="")
-    nodes = [[node("1"), node("2")]] * 3 + [[node("1")]]
-    said = ended_with(nodes, [[actor("a"), waits], [actor("a"), actor("b", at="2")]])
-    assert said.startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
-
-
 def test_what_a_dead_actor_was_and_why_it_died() -> None:
     cause = (
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
@@ -64,54 +41,63 @@ def test_what_a_dead_actor_was_and_why_it_died() -> None:
     ]
 
 
-def ended_with(nodes: list[list[Any]], actors: list[list[Any]]) -> str:
-    """What is said at the end where the watch sees one list after the other; the last one stays."""
-    said: list[str] = []
+def states_of(*states: Any) -> Callable[[], list[Any]]:
+    """One list after the other; the last one stays."""
+    left = list(states)
+
+    def look() -> list[Any]:
+        state = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(state, OSError):
+            raise state
+        return state
+
+    return look
+
+
+ONE, BOTH = [node("1")], [node("1"), node("2")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "actors", "named"),
+    [
+        # a node without an actor of this run may go, others may come
+        (
+            [[*BOTH, node("3")]] * 2 + [[*BOTH, node("4")]] * 3 + [[node("1"), node("2", alive=False)]],
+            [[actor("a"), actor("b", at="2")]],
+            "node 10.0.0.2 is gone",
+        ),
+        # an actor that was being made has its node later
+        (
+            [BOTH] * 3 + [ONE],
+            [[actor("a"), actor("b", "PENDING_CREATION", at="")], [actor("a"), actor("b", at="2")]],
+            "node 10.0.0.2 is gone",
+        ),
+        # others than the first, such as a frame store, are made again
+        (
+            [ONE],
+            [[actor("a", "PENDING_CREATION"), actor("c", "DEAD")]]
+            + [[actor("a"), actor("b", "DEAD"), actor("c", "DEAD")]] * 2
+            + [[actor("a", "DEAD")]],
+            "Workera (process 7 on 10.0.0.1) has died",
+        ),
+        # a node that takes its actors along, seen before them or after
+        ([BOTH, ONE], [[actor("a", at="2")], [actor("a", "DEAD", at="2")]], "node 10.0.0.2 is gone"),
+        ([BOTH, BOTH, ONE], [[actor("a", at="2")], [actor("a", "DEAD", at="2")]], "node 10.0.0.2 is gone"),
+        # a look that fails is not the last
+        ([ONE], [[actor("a")], OSError("no answer"), [actor("a", "DEAD")]], "Workera (process 7 on 10.0.0.1) has died"),
+    ],
+)
+def test_the_end_of_a_run(nodes: list[Any], actors: list[Any], named: str) -> None:
+    messages: list[str] = []
     ended = threading.Event()
 
     def end(message: str) -> None:
-        said.append(message)
+        messages.append(message)
         ended.set()
 
-    def turns(states: list[list[Any]]) -> Callable[[], list[Any]]:
-        return lambda: states.pop(0) if len(states) > 1 else states[0]
-
-    RunWatch(turns(nodes), turns(actors), end, seconds=0.01)
+    RunWatch(states_of(*nodes), states_of(*actors), end, seconds=0.01)
     assert ended.wait(30)
-    return said[0]
-
-
-def test_a_run_ends_with_an_actor_that_it_began_with() -> None:
-    first = [actor("a", "PENDING_CREATION"), actor("c", "DEAD")]
-    later = [actor("a"), actor("b", "DEAD"), actor("c", "DEAD")]  # such as a frame store: others make it anew
-    said = ended_with([[node("1")]], [first, later, later, [actor("a", "DEAD")]])
-    assert said.startswith("agentic_video could not go on: Workera (process 7 on 10.0.0.1) has died; start the same ")
-
-
-@pytest.mark.parametrize("looks", [1, 2])
-def test_a_node_that_takes_its_actors_along_is_named(looks: int) -> None:
-    nodes = [[node("1"), node("2")]] * looks + [[node("1")]]
-    said = ended_with(nodes, [[actor("a", at="2")], [actor("a", "DEAD", at="2")]])
-    assert said.startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
-
-
-def test_a_look_that_fails_is_not_the_last() -> None:
-    looks = iter([[actor("a")], OSError("no answer"), [actor("a", "DEAD")]])
-    said: list[str] = []
-    ended = threading.Event()
-
-    def actors() -> list[Any]:
-        look = next(looks)
-        if isinstance(look, OSError):
-            raise look
-        return look
-
-    def end(message: str) -> None:
-        said.append(message)
-        ended.set()
-
-    RunWatch(lambda: [node("1")], actors, end, seconds=0.01)
-    assert ended.wait(30) and "Workera" in said[0]
+    assert messages[0].startswith(f"{CANNOT_GO_ON}: {named}")
 
 
 def test_what_has_stopped_says_nothing() -> None:

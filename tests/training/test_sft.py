@@ -1,6 +1,5 @@
 """What the trainer adds to verl's. Whole jobs are tests/e2e/test_sft_laptop.py."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from omegaconf import OmegaConf
 from torch.utils.data import DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -19,13 +17,6 @@ from agentic_video.training.ppo.runs import take_epochs
 from agentic_video.training.sft import VideoSFTTrainer
 
 SAMPLES, BATCH = 16, 4
-
-
-@pytest.fixture
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 class Killed(Exception):

@@ -5,6 +5,8 @@ import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,6 @@ import torch
 import torch.distributed as dist
 from omegaconf import DictConfig
 from verl.utils import hf_processor, hf_tokenizer
-from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
@@ -24,9 +25,8 @@ from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.demonstrate import write_demonstrations
-from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
@@ -34,38 +34,28 @@ from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
-from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_kto.datasets import TrajectoryDataset, by_ranks
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
-from agentic_video.types.record import Record, read_records, write_record
+from agentic_video.types.record import Record, read_records
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, Trajectory
+from agentic_video.video.errors import VideoError
 from agentic_video.video.sizes import crop
 from agentic_video.video.store import FrameStore
 from tests.config.configs import SYSTEMS, composed
 from tests.share import a_few
+from tests.training.records import ROOMY, Write, equal_inputs
 from tests.training.workers import make_worker, trained_inputs
 
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
-ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
     world = build_world(tmp_path_factory.mktemp("world"), train=6, heldout=1, seed=5, recipe=WORLD)
     return load_rows([world.train])[0]
-
-
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[FamilyName, Path]:
-    tokenizer, found = build_tokenizer(tokenizer_corpus()), {}
-    families: tuple[FamilyName, ...] = ("qwen2_5_vl", "qwen3_vl")
-    for family in families:
-        found[family] = tmp_path_factory.mktemp(family)
-        save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, found[family])
-    return found
 
 
 @dataclass(frozen=True)
@@ -85,27 +75,40 @@ class Setup:
     def chat_format(self) -> ChatFormat:
         return ChatFormat.of(self.processor, self.tokenizer)
 
+    @property
+    def eos(self) -> int:
+        return min(self.chat_format.eos_ids)
+
     def dataset(self, path: Path) -> TrajectoryDataset:
         return TrajectoryDataset(str(path), self.tokenizer, self.config.data, self.processor)
 
 
-def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) -> Setup:
-    files = ["data.train_files=none", "model.path=none"]
-    config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
-    checkpoint = checkpoints["qwen3_vl" if name in ("videobrain", "paravt") else "qwen2_5_vl"]
-    return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
+SetupOf = Callable[..., Setup]
+
+
+@pytest.fixture
+def setup_of(checkpoints: dict[FamilyName, Path]) -> SetupOf:
+    """A system's laptop config, with overrides."""
+
+    def make(name: str = "videozoomer", *overrides: str) -> Setup:
+        files = ["data.train_files=none", "model.path=none"]
+        config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
+        checkpoint = checkpoints["qwen3_vl" if name in ("videobrain", "paravt") else "qwen2_5_vl"]
+        return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
+
+    return make
 
 
 @pytest.fixture(
     params=a_few(
         [(name, shown) for name in SYSTEMS for shown in ("images", "video")],
-        lambda one: one in (("videozoomer", "images"), ("framemind", "images"), ("paravt", "video"), ("eva", "video")),
+        {("videozoomer", "images"), ("framemind", "images"), ("paravt", "video"), ("eva", "video")}.__contains__,
     ),
     ids="-".join,
 )
-def setup(request: pytest.FixtureRequest, checkpoints: dict[FamilyName, Path]) -> Setup:
+def setup(request: pytest.FixtureRequest, setup_of: SetupOf) -> Setup:
     name, frames_as = request.param
-    return setup_of(name, checkpoints, f"agentic_video.system.frames_as={frames_as}")
+    return setup_of(name, f"agentic_video.system.frames_as={frames_as}")
 
 
 def oracle_turns(setup: Setup, qa: VideoQA) -> tuple[str, ...]:
@@ -138,62 +141,43 @@ def sequences_of(setup: Setup, policy: TokenPolicy) -> list[TokenSequence]:
     return [*(policy.aside_sequences if setup.system.train_asides else []), *policy.sequences]
 
 
-def written(tmp_path: Path, *records: Record) -> Path:
-    path = tmp_path / "records.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for record in records:
-            write_record(file, record)
-    return path
-
-
-EqualsRollout = Callable[[dict[str, Any], TokenSequence, Setup], None]
+CheckSamples = Callable[[Setup, Path, Sequence[TokenSequence]], None]
 
 
 @pytest.fixture
-def equals_rollout(monkeypatch: pytest.MonkeyPatch) -> EqualsRollout:
-    """Compares a sample with what verl's worker makes of a rollout's sequence."""
-    workers: dict[Path, VideoAgentLoopWorker] = {}
+def equal_rollouts(monkeypatch: pytest.MonkeyPatch) -> CheckSamples:
+    """Compares the samples of a file, all usable, with what verl's worker makes of rollouts' sequences."""
 
-    def compare(sample: dict[str, Any], sequence: TokenSequence, setup: Setup) -> None:
-        if setup.checkpoint not in workers:
-            workers[setup.checkpoint] = make_worker(monkeypatch, setup.checkpoint)
-        assert_equals_rollout(sample, sequence, workers[setup.checkpoint])
+    def compare(setup: Setup, path: Path, sequences: Sequence[TokenSequence]) -> None:
+        worker, dataset = make_worker(monkeypatch, setup.checkpoint), setup.dataset(path)
+        assert dataset.problems == [] and len(dataset) == len(sequences)
+        for number, sequence in enumerate(sequences):
+            sample = dataset[number]
+            assert sample["input_ids"].tolist() == sequence.ids
+            assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
+            positions, inputs = trained_inputs(worker, sequence.ids, sequence.visuals)
+            assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(sequence.ids))
+            assert equal_inputs(with_patches_of_raw(worker.processor, sample["multi_modal_inputs"]), inputs)
 
     return compare
 
 
-def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worker: VideoAgentLoopWorker) -> None:
-    ids = torch.tensor(sequence.ids)
-    assert torch.equal(sample["input_ids"], ids)
-    assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
-    positions, inputs = trained_inputs(worker, sequence.ids, sequence.visuals)
-    assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
-    given = with_patches_of_raw(worker.processor, sample["multi_modal_inputs"])
-    assert set(given) == set(inputs)
-    for name, value in inputs.items():
-        assert torch.equal(given[name], value), name
-
-
 def test_samples_equal_the_rollouts(
-    setup: Setup, rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+    setup: Setup, rows: list[VideoQA], written: Write, equal_rollouts: CheckSamples
 ) -> None:
-    chat_format, records, sequences = setup.chat_format, [], []
+    records, sequences = [], []
     for number, qa in enumerate(rows[:3]):
-        turns = [spelled(chat_format, text) for text in oracle_turns(setup, qa)]
-        turns[-1].append(min(chat_format.eos_ids))
+        turns = [spelled(setup.chat_format, text) for text in oracle_turns(setup, qa)]
+        turns[-1].append(setup.eos)
         trajectory, policy = rollout(setup, qa, turns, number)
         assert trajectory.answer is not None and trajectory.frames
         clips = any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
         assert clips == (setup.system.frames_as == "video")
         records.append(Record(qa, trajectory))
         sequences += sequences_of(setup, policy)
-    dataset = setup.dataset(written(tmp_path, *records))
-    assert dataset.problems == []
-    assert len(dataset) == len(sequences)
     several = setup.system.name == "framemind" or setup.system.train_asides
-    assert len(dataset) > len(records) if several else len(dataset) == len(records)
-    for number, sequence in enumerate(sequences):
-        equals_rollout(dataset[number], sequence, setup)
+    assert len(sequences) > len(records) if several else len(sequences) == len(records)
+    equal_rollouts(setup, written(*records), sequences)
 
 
 @dataclass(frozen=True)
@@ -211,23 +195,20 @@ class Cropper(VideoZoomer):
         return replace(found, parts=("Left half:", *cut, "whole:", *found.frames))
 
 
+CROPPER = f"agentic_video.system._target_={__name__}.Cropper"
+
+
 def test_asides_prefixes_and_crops_are_learnt_as_they_were_played(
-    checkpoints: dict[FamilyName, Path], rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+    setup_of: SetupOf, rows: list[VideoQA], written: Write, equal_rollouts: CheckSamples
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints, f"agentic_video.system._target_={__name__}.Cropper")
-    chat_format, qa, eos = setup.chat_format, rows[0], min(ChatFormat.of(setup.processor, setup.tokenizer).eos_ids)
-    first, last = (
-        'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>',
-        "seen</think><answer>B</answer>",
-    )
-    turns = [chat_format.encode(first), [*chat_format.encode(" red"), eos], [*chat_format.encode(last), eos]]
-    trajectory, policy = rollout(setup, qa, turns)
+    setup = setup_of("videozoomer", CROPPER)
+    look = 'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
+    first, *ended = (setup.chat_format.encode(text) for text in (look, " red", "seen</think><answer>B</answer>"))
+    trajectory, policy = rollout(setup, rows[0], [first, *([*ids, setup.eos] for ids in ended)])
     assert trajectory.answer == "B" and len(policy.aside_sequences) == 1
     assert any(ref.crop for ref in trajectory.frames)
-    dataset = setup.dataset(written(tmp_path, Record(qa, trajectory)))
-    assert dataset.problems == [] and len(dataset) == 2
-    for number, sequence in enumerate([*policy.aside_sequences, *policy.sequences]):
-        equals_rollout(dataset[number], sequence, setup)
+    path = written(Record(rows[0], trajectory))
+    equal_rollouts(setup, path, [*policy.aside_sequences, *policy.sequences])
 
 
 class Drawer(VideoZoomer):
@@ -242,114 +223,95 @@ class Drawer(VideoZoomer):
 
 
 def test_what_a_tool_drew_is_learnt_as_it_was_seen(
-    checkpoints: dict[FamilyName, Path], rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+    setup_of: SetupOf, rows: list[VideoQA], written: Write, equal_rollouts: CheckSamples
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints, f"agentic_video.system._target_={__name__}.Drawer")
-    chat_format, qa, eos = setup.chat_format, rows[0], min(ChatFormat.of(setup.processor, setup.tokenizer).eos_ids)
+    setup, qa = setup_of("videozoomer", f"agentic_video.system._target_={__name__}.Drawer"), rows[0]
     look = '<think>look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
-    turns = [chat_format.encode(look), [*chat_format.encode("<think>seen</think><answer>B</answer>"), eos]]
-    trajectory, policy = rollout(setup, qa, turns)
+    first, last = (setup.chat_format.encode(text) for text in (look, "<think>seen</think><answer>B</answer>"))
+    trajectory, policy = rollout(setup, qa, [first, [*last, setup.eos]])
     [drawn] = [ref for ref in trajectory.frames if ref.made]
     assert trajectory.answer == "B"
-    dataset = setup.dataset(written(tmp_path, Record(qa, trajectory)))
-    assert dataset.problems == [] and len(dataset) == 1
-    equals_rollout(dataset[0], policy.sequences[0], setup)
+    equal_rollouts(setup, written(Record(qa, trajectory)), policy.sequences)
 
     seen = trajectory.turns[0]
     bare = tuple(replace(part, picture=None) if part is drawn else part for part in seen.observation)
     lost = replace(trajectory, turns=(replace(seen, observation=bare), *trajectory.turns[1:]))  # type: ignore[arg-type]
-    both = setup.dataset(written(tmp_path, Record(qa, trajectory), Record(qa, lost)))
+    both = setup.dataset(written(Record(qa, trajectory), Record(qa, lost)))
     assert len(both) == 1 and len(both.problems) == 1
     assert qa.id in both.problems[0] and f"frame {drawn.index} " in both.problems[0]
 
 
 def test_without_recorded_ids_the_text_is_encoded(
-    setup: Setup, rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+    setup: Setup, rows: list[VideoQA], written: Write, equal_rollouts: CheckSamples
 ) -> None:
-    chat_format, qa = setup.chat_format, rows[0]
-    turns = [chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, rows[0])]
     # A call ends with a stop text where the system has one; FrameThinker's answer is an action, and does too.
     stopped = [bool(setup.system.stop)] * (len(turns) - 1) + [setup.system.name == "framethinker"]
-    turns = [ids if stop else [*ids, min(chat_format.eos_ids)] for ids, stop in zip(turns, stopped, strict=True)]
-    trajectory, policy = rollout(setup, qa, turns)
+    turns = [ids if stop else [*ids, setup.eos] for ids, stop in zip(turns, stopped, strict=True)]
+    trajectory, policy = rollout(setup, rows[0], turns)
     bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
-    dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
-    for number, sequence in enumerate(sequences_of(setup, policy)):
-        equals_rollout(dataset[number], sequence, setup)
+    equal_rollouts(setup, written(Record(rows[0], bare)), sequences_of(setup, policy))
 
 
-def test_ids_of_another_tokenizer_are_not_used(rows: list[VideoQA], checkpoints: dict[FamilyName, Path]) -> None:
-    setup, qa = setup_of("videozoomer", checkpoints), rows[0]
-    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
-    turns[-1].append(min(setup.chat_format.eos_ids))
+def test_ids_of_another_tokenizer_are_not_used(rows: list[VideoQA], setup_of: SetupOf) -> None:
+    setup = setup_of()
+    record, turns = answered(setup, rows[0])
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    trajectory, _ = rollout(setup, qa, turns)
     for foreign in (7, 10**6):
-        other = replace(trajectory, turns=tuple(replace(turn, token_ids=(foreign,)) for turn in trajectory.turns))
-        (sequence,) = asyncio.run(replay(other, qa, setup.system, setup.chat_format, limits))
+        spoilt = tuple(replace(turn, token_ids=(foreign,)) for turn in record.trajectory.turns)
+        other = replace(record.trajectory, turns=spoilt)
+        (sequence,) = asyncio.run(replay(other, rows[0], setup.system, setup.chat_format, limits))
         said = [token for token, mask in zip(sequence.response_ids, sequence.response_mask, strict=True) if mask]
         assert said == [*turns[0], *turns[1]]
 
 
 def test_a_turn_that_was_cut_stays_cut(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path, equals_rollout: EqualsRollout
+    rows: list[VideoQA], setup_of: SetupOf, written: Write, equal_rollouts: CheckSamples
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints, "agentic_video.max_turn_tokens=20")
+    setup = setup_of("videozoomer", "agentic_video.max_turn_tokens=20")
     turns = [spelled(setup.chat_format, "<think>I could go on about this for ever and")]
     trajectory, policy = rollout(setup, rows[0], turns)
     assert trajectory.end == "token_budget" and not trajectory.turns[0].finished
-    dataset = setup.dataset(written(tmp_path, Record(rows[0], trajectory)))
-    equals_rollout(dataset[0], policy.sequences[0], setup)
-    assert int(dataset[0]["loss_mask"].sum()) == 20
+    assert sum(policy.sequences[0].response_mask) == 20
+    equal_rollouts(setup, written(Record(rows[0], trajectory)), policy.sequences)
 
 
-def answered(setup: Setup, qa: VideoQA) -> Record:
+def answered(setup: Setup, qa: VideoQA) -> tuple[Record, list[list[int]]]:
+    """An oracle's episode, and the ids of its turns."""
     turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
-    turns[-1].append(min(setup.chat_format.eos_ids))
-    return Record(qa, rollout(setup, qa, turns)[0])
+    turns[-1].append(setup.eos)
+    return Record(qa, rollout(setup, qa, turns)[0]), turns
 
 
 def test_records_that_cannot_be_used_are_reported(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+    rows: list[VideoQA], setup_of: SetupOf, written: Write, tmp_path: Path
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints)
-    good = answered(setup, rows[0])
+    setup = setup_of()
+    good, _ = answered(setup, rows[0])
     turns = good.trajectory.turns
 
-    def with_turn(text: str) -> Record:
-        spoilt = (replace(turns[0], text=text, token_ids=()), *turns[1:])
-        return replace(good, trajectory=replace(good.trajectory, turns=spoilt))
+    def played(**changes: Any) -> Record:
+        return replace(good, trajectory=replace(good.trajectory, **changes))
 
-    path = written(
-        tmp_path,
-        replace(good, trajectory=replace(good.trajectory, system="eva")),
-        replace(good, trajectory=replace(good.trajectory, turns=())),
-        replace(good, qa=replace(good.qa, video=str(tmp_path / "gone.mp4"))),
-        with_turn("<think>a</think><|image_pad|>"),
-        with_turn("<think>a</think><|im_end|>more</video_zoom>"),
-        with_turn("word " * 6000 + "</video_zoom>"),
-        with_turn("half \ud83c</video_zoom>"),
-        good,
-    )
-    with path.open("a", encoding="utf-8") as file:
-        file.write("{}\n")
-    dataset = setup.dataset(path)
+    def with_turn(text: str) -> Record:
+        return played(turns=(replace(turns[0], text=text, token_ids=()), *turns[1:]))
+
+    spoilt = {
+        "system 'eva', not 'videozoomer'": played(system="eva"),
+        "turn": played(turns=()),
+        "gone.mp4": replace(good, qa=replace(good.qa, video=str(tmp_path / "gone.mp4"))),
+        "turn 1": with_turn("<think>a</think><|image_pad|>"),
+        "turn 1 ": with_turn("<think>a</think><|im_end|>more</video_zoom>"),
+        "data.max_response_length": with_turn("word " * 6000 + "</video_zoom>"),
+        " turn 1 ": with_turn("half \ud83c</video_zoom>"),
+    }
+    dataset = setup.dataset(written(*spoilt.values(), good, more="{}\n"))
     assert len(dataset) == 1
-    expected = (
-        "played with system 'eva', not 'videozoomer'",
-        "turn",
-        "gone.mp4: no such file",
-        "turn 1 holds a token that only the environment may write",
-        "turn 1 writes out the token that ends a turn",
-        "data.max_response_length",
-        "turn 1 holds half of a surrogate pair",
-        "line 9: field 'version' is missing",
-    )
-    for message, problem in zip(expected, dataset.problems, strict=True):
-        assert message in problem
-    small = setup_of("videozoomer", checkpoints, "data.max_prompt_length=10")
-    with pytest.raises(ValueError, match=r"no usable record .*data\.max_prompt_length"):
-        small.dataset(written(tmp_path, good))
+    for named, problem in zip((*spoilt, "line 9"), dataset.problems, strict=True):
+        assert named in problem
+    small = setup_of("videozoomer", "data.max_prompt_length=10")
+    with pytest.raises(ValueError, match=r"data\.max_prompt_length"):
+        small.dataset(written(good))
 
 
 def _one_rank(rank: int, meeting: str, found: Any) -> None:
@@ -372,51 +334,34 @@ def test_ranks_share_the_look_at_the_records(tmp_path: Path) -> None:
 
 
 def test_a_video_that_fails_later_is_replaced_by_the_next_sample(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rows: list[VideoQA], setup_of: SetupOf, written: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints)
-    broken = tmp_path / "broken.mp4"
+    setup, broken = setup_of(), tmp_path / "broken.mp4"
     broken.write_bytes(b"not a video")
-    good = answered(setup, rows[0])
-    bad = replace(good, qa=replace(good.qa, video=str(broken)))
-    dataset = setup.dataset(written(tmp_path, bad, good))
+    good, _ = answered(setup, rows[0])
+    dataset = setup.dataset(written(replace(good, qa=replace(good.qa, video=str(broken))), good))
     with caplog.at_level("WARNING"):
         for _ in range(2):
             assert torch.equal(dataset[0]["input_ids"], dataset[1]["input_ids"])
     assert len([line for line in caplog.messages if "broken.mp4" in line]) == 1
 
 
-def test_another_file_of_the_same_name_is_noticed(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
-) -> None:
-    setup = setup_of("videozoomer", checkpoints)
-    path = written(tmp_path, answered(setup, rows[0]))
+def test_another_file_of_the_same_name_is_noticed(rows: list[VideoQA], setup_of: SetupOf, written: Write) -> None:
+    setup = setup_of()
+    path = written(answered(setup, rows[0])[0])
     raw = json.loads(path.read_text())
     frame = next(part for part in raw["trajectory"]["opening"][-1]["parts"] if isinstance(part, dict))
     frame["time"] += 0.5
     path.write_text(json.dumps(raw))
-    with pytest.raises(Exception, match="isn't the file that was watched"):
+    with pytest.raises(VideoError) as caught:
         setup.dataset(path)[0]
+    assert caught.value.reason == "out_of_range"
 
 
-def test_samples_fit_verls_collator(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:
-    setup = setup_of("framemind", checkpoints)
-    dataset = setup.dataset(written(tmp_path, *(answered(setup, qa) for qa in rows[:2])))
-    samples = [dataset[number] for number in range(len(dataset))]
-    batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)(samples)
-    lengths = [len(sample["input_ids"]) for sample in samples]
-    assert len(set(lengths)) > 1
-    assert batch["input_ids"].offsets().diff().tolist() == lengths
-    assert [tuple(row.shape) for row in batch["position_ids"].unbind()] == [(4, length) for length in lengths]
-
-
-def test_the_oracles_demonstrations_are_records(
-    tmp_path: Path, checkpoints: dict[FamilyName, Path], setup: Setup
-) -> None:
+def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) -> None:
     world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    base = checkpoints["qwen3_vl" if setup.system.name in ("videobrain", "paravt") else "qwen2_5_vl"]
-    write_demonstrations(tmp_path, world, base, setup.system, limits, turns_of(setup.system), WORLD)
+    write_demonstrations(tmp_path, world, setup.checkpoint, setup.system, limits, turns_of(setup.system), WORLD)
     records = list(read_records(tmp_path / "train.jsonl"))
     assert len(records) == 4
     assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)
@@ -424,72 +369,47 @@ def test_the_oracles_demonstrations_are_records(
     assert len(setup.dataset(tmp_path / "train.jsonl")) >= 4
 
 
-def learnt(setup: Setup, record: Record, tmp_path: Path) -> list[str]:
-    """The texts that a record's only sequence has loss on, one for each run."""
-    dataset = setup.dataset(written(tmp_path, record))
-    (sample,) = [dataset[number] for number in range(len(dataset))]
-    return learnt_of(setup, sample)
-
-
-def learnt_of(setup: Setup, sample: dict[str, Any]) -> list[str]:
-    """The same of a sample."""
+def learnt(setup: Setup, sample: dict[str, Any]) -> list[str]:
+    """The texts that a sample has loss on, one for each run."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
-    pieces: list[list[int]] = []
-    for number, flag in enumerate(mask):
-        if flag and (number == 0 or not mask[number - 1]):
-            pieces.append([])
-        if flag:
-            pieces[-1].append(ids[number])
-    return [setup.chat_format.decode(piece) for piece in pieces]
+    runs = groupby(zip(ids, mask, strict=True), key=itemgetter(1))
+    return [setup.chat_format.decode([token for token, _ in run]) for flag, run in runs if flag]
 
 
-def zoomed(setup: Setup, qa: VideoQA) -> tuple[Record, list[str]]:
-    """An oracle's episode, and the texts of its turns."""
-    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
-    turns[-1].append(min(setup.chat_format.eos_ids))
-    trajectory, _ = rollout(setup, qa, turns)
-    return Record(qa, trajectory), [setup.chat_format.decode(ids) for ids in turns]
-
-
-@pytest.mark.parametrize(("rule", "kept"), [("all", [0, 1]), ("last", [1]), ("last_2", [0, 1]), ("row", [0])])
-def test_loss_by_turn(
-    rule: str, kept: list[int], rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("rule", "tags", "kept"),
+    [
+        *(("all", "", [0, 1]), ("last", "", [1]), ("last_2", "", [0, 1]), ("row", "", [0])),
+        ("last", "answer", ["<answer>"]),  # the answer with its tags, and the token that ends the turn
+    ],
+)
+def test_loss_by_turn_and_tag(
+    rule: str, tags: str, kept: list[Any], rows: list[VideoQA], setup_of: SetupOf, written: Write
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints, f"agentic_video.sft.loss_turns={rule}")
-    qa = replace(rows[0], extra={**rows[0].extra, "loss_turns": [1]})
-    record, texts = zoomed(setup, qa)
-    assert learnt(setup, record, tmp_path) == [texts[number] for number in kept]
+    options = (f"agentic_video.sft.loss_turns={rule}", f"agentic_video.sft.loss_tags=[{tags}]")
+    setup = setup_of("videozoomer", *options)
+    record, turns = answered(setup, replace(rows[0], extra={**rows[0].extra, "loss_turns": [1]}))
+    texts = [setup.chat_format.decode(ids) for ids in turns]
+    expected = [texts[1][texts[1].index(item) :] if isinstance(item, str) else texts[item] for item in kept]
+    assert learnt(setup, setup.dataset(written(record))[0]) == expected
 
 
 def test_a_record_without_the_numbers_of_its_turns_is_left_out(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+    rows: list[VideoQA], setup_of: SetupOf, written: Write
 ) -> None:
-    setup = setup_of("videozoomer", checkpoints, "agentic_video.sft.loss_turns=row")
-    record, _ = zoomed(setup, rows[0])
+    setup = setup_of("videozoomer", "agentic_video.sft.loss_turns=row")
+    record, _ = answered(setup, rows[0])
     named = replace(record, qa=replace(rows[0], extra={**rows[0].extra, "loss_turns": [2]}))
-    dataset = setup.dataset(written(tmp_path, record, named))
-    assert len(dataset) == 1
-    (problem,) = dataset.problems
-    assert "extra_info.loss_turns must list numbers of turns, from 1 to 2; it is None" in problem
-
-
-def test_loss_by_tag_within_the_last_turn(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
-) -> None:
-    options = ("agentic_video.sft.loss_turns=last", "agentic_video.sft.loss_tags=[answer]")
-    setup = setup_of("videozoomer", checkpoints, *options)
-    record, texts = zoomed(setup, rows[0])
-    (text,) = learnt(setup, record, tmp_path)
-    # the answer with its tags, and the token that ends the turn
-    assert texts[1].endswith(text) and text.startswith("<answer>") and text.count("<") > 2
+    dataset = setup.dataset(written(record, named))
+    assert len(dataset) == 1 and len(dataset.problems) == 1
+    assert "extra_info.loss_turns" in dataset.problems[0]
 
 
 def cropped(setup: Setup, qa: VideoQA) -> Record:
     """An episode of :class:`Cropper`; each token is a character."""
-    chat_format, eos = setup.chat_format, min(setup.chat_format.eos_ids)
-    first = 'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
-    aside, last = " <answer>red</answer>, I think", "seen</think><answer>B</answer>"
-    turns = [spelled(chat_format, first), *([*spelled(chat_format, text), eos] for text in (aside, last))]
+    look = 'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
+    ended = (" <answer>red</answer>, I think", "seen</think><answer>B</answer>")
+    turns = [spelled(setup.chat_format, look), *([*spelled(setup.chat_format, text), setup.eos] for text in ended)]
     return Record(qa, rollout(setup, qa, turns)[0])
 
 
@@ -501,37 +421,31 @@ def cropped(setup: Setup, qa: VideoQA) -> Record:
     ],
 )
 def test_tags_of_asides_and_tags_that_a_prefix_opens(
-    tags: str,
-    of_aside: list[str],
-    of_turns: list[str],
-    rows: list[VideoQA],
-    checkpoints: dict[FamilyName, Path],
-    tmp_path: Path,
+    tags: str, of_aside: list[str], of_turns: list[str], rows: list[VideoQA], setup_of: SetupOf, written: Write
 ) -> None:
-    target = f"agentic_video.system._target_={__name__}.Cropper"
-    setup = setup_of("videozoomer", checkpoints, target, f"agentic_video.sft.loss_tags=[{tags}]")
-    dataset = setup.dataset(written(tmp_path, cropped(setup, rows[0])))
-    assert [learnt_of(setup, dataset[number]) for number in range(len(dataset))] == [of_aside, of_turns]
+    setup = setup_of("videozoomer", CROPPER, f"agentic_video.sft.loss_tags=[{tags}]")
+    dataset = setup.dataset(written(cropped(setup, rows[0])))
+    assert [learnt(setup, dataset[number]) for number in range(len(dataset))] == [of_aside, of_turns]
 
 
-def test_a_tag_that_a_prefix_opens_can_be_hidden_from(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
-) -> None:
-    target = f"agentic_video.system._target_={__name__}.Cropper"
-    options = ("agentic_video.sft.hidden=[[think,last,opening]]", "agentic_video.sft.hidden_probability=0.1")
-    setup = setup_of("videozoomer", checkpoints, target, *options)
-    dataset = setup.dataset(written(tmp_path, cropped(setup, rows[0])))
+def hiding(tag: str) -> tuple[str, str]:
+    """Overrides that hide the opening's images from a tag."""
+    return f"agentic_video.sft.hidden=[[{tag},last,opening]]", "agentic_video.sft.hidden_probability=0.1"
+
+
+def test_a_tag_that_a_prefix_opens_can_be_hidden_from(rows: list[VideoQA], setup_of: SetupOf, written: Write) -> None:
+    setup = setup_of("videozoomer", CROPPER, *hiding("think"))
+    dataset = setup.dataset(written(cropped(setup, rows[0])))
     aside, episode = (dataset[number] for number in range(len(dataset)))
     assert aside["multi_modal_inputs"][HIDDEN].tolist() == []
     (query,) = {(start, end) for start, end, _, _ in episode["multi_modal_inputs"][HIDDEN].tolist()}
     assert setup.chat_format.decode(episode["input_ids"].tolist()[slice(*query)]) == "seen"
 
 
-def test_a_sample_says_what_is_hidden(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:
-    options = ("agentic_video.sft.hidden=[[answer,last,opening]]", "agentic_video.sft.hidden_probability=0.1")
-    setup = setup_of("videozoomer", checkpoints, *options)
-    record, _ = zoomed(setup, rows[0])
-    sample = setup.dataset(written(tmp_path, record))[0]
+def test_a_sample_says_what_is_hidden(rows: list[VideoQA], setup_of: SetupOf, written: Write) -> None:
+    setup = setup_of("videozoomer", *hiding("answer"))
+    record, _ = answered(setup, rows[0])
+    sample = setup.dataset(written(record))[0]
     ids, spans = sample["input_ids"].tolist(), sample["multi_modal_inputs"][HIDDEN].tolist()
     assert record.trajectory.answer is not None and spans
     first = sample["loss_mask"].argmax()

@@ -96,32 +96,25 @@ def test_a_run_has_the_epochs_that_its_steps_need(rows: int, epochs: int, monkey
     monkeypatch.setattr(PPOTrainerSync, "_init_dataloader", stock)
     trainer = make_trainer("trainer.total_epochs=1", "agentic_video.validate_greedy=False")
     if not epochs:
-        with pytest.raises(ValueError, match=r"data\.train_batch_size=4.*7 usable rows"):
+        with pytest.raises(ValueError, match=r"data\.train_batch_size=4.*7 "):
             trainer._init_dataloader()
         return
     trainer._init_dataloader()
     assert trainer.config.trainer.total_epochs == epochs
 
 
-def test_a_rollout_alone_is_no_group(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its "group" would always be one without a difference, and a sign of collapse."""
-    monkeypatch.setattr(PPOTrainerSync, "_compute_metrics", lambda self, batch, metrics, *args, **kwargs: None)
-    queue.update(a=episode(0.0))
-    trainer = make_trainer(f"agentic_video.episodes_dir={tmp_path}", "actor_rollout_ref.rollout.n=1")
-    trainer.stores = StoreMetrics(dict)
-    metrics: dict[str, Any] = {}
-    trainer._compute_metrics(batch_of(["a"]), metrics, "timing", global_steps=9)
-    assert metrics["episode/acc"] == 0.0 and "episode/groups_alike" not in metrics
-
-
-def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rollouts", [1, 2])
+def test_a_step_logs_what_its_episodes_did(
+    rollouts: int, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stock(self: Any, batch: Any, metrics: dict[str, Any], timing: Any, global_steps: int) -> None:
         metrics["verl/own"] = (timing, global_steps)
         metrics[DAPO_FILTERED_REWARD_COUNTS_KEY] = {10_000.0: 1}
 
     monkeypatch.setattr(PPOTrainerSync, "_compute_metrics", stock)
     queue.update(a=episode(0.0), b=episode(0.5))
-    trainer = make_trainer(f"agentic_video.episodes_dir={tmp_path}", "agentic_video.episodes_per_step=1")
+    log = (f"agentic_video.episodes_dir={tmp_path}", "agentic_video.episodes_per_step=1")
+    trainer = make_trainer(*log, f"actor_rollout_ref.rollout.n={rollouts}")
     trainer.stores = StoreMetrics(lambda: {"frame_store/requested": 4.0, "frame_store/hits": 1.0})
     metrics: dict[str, Any] = {}
     trainer._compute_metrics(batch_of(["a", "b"]), metrics, "timing", global_steps=9)
@@ -129,26 +122,21 @@ def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeyp
     assert metrics["episode/acc"] == metrics["episode/reward"] == 0.25
     assert metrics["train-agentic/toy/accuracy"] == 0.25
     assert metrics["train-agentic/toy/episodes"] == 2.0
-    assert metrics["episode/groups_alike"] == 0.0
-    # two episodes of 0.25 in mean, and a group of two at 1 that was evicted
-    assert metrics["episode/reward_sampled"] == pytest.approx((0.5 + 2.0) / 4)
+    # a rollout alone is compared with nothing
+    assert metrics.get("episode/groups_alike") == (None if rollouts == 1 else 0.0)
+    # two episodes of 0.25 in mean, and a group at 1 that was evicted
+    assert metrics["episode/reward_sampled"] == pytest.approx((0.5 + rollouts) / (2 + rollouts))
     assert metrics["frame_store/requested"] == 4.0 and metrics["frame_store/hit_rate"] == 0.25
     (path,) = tmp_path.iterdir()
     assert path.name == "step_000009.jsonl"
     assert [record.qa for record in read_records(path)] == [QA, QA]
 
 
-@pytest.fixture
-def pictured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked for in pictures."""
-    asked: list[Any] = []
-    monkeypatch.setattr(trainer_module, "log_pictures", lambda *arguments: asked.append(arguments))
-    return asked
-
-
 def test_a_validation_logs_figures_scores_and_pictures(
-    queue: Queue, pictured: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pictured: list[Any] = []
+    monkeypatch.setattr(trainer_module, "log_pictures", lambda *arguments: pictured.append(arguments))
     queue.update(a=episode(0.0), b=episode(1.0))
     trainer = make_trainer("agentic_video.log.validation_pictures=5", f"agentic_video.episodes_dir={tmp_path}")
     batches = iter([batch_of(["a"]), batch_of(["b"])])
@@ -162,23 +150,6 @@ def test_a_validation_logs_figures_scores_and_pictures(
             del queue[key]  # as verl does
         return {"val-core/toy/acc/mean@1": 0.5}
 
-    monkeypatch.setattr(PPOTrainerSync, "_validate", validate)
-    metrics = trainer._validate()
-    assert metrics["val-core/toy/acc/mean@1"] == 0.5
-    assert metrics["val-agentic/toy/accuracy"] == 0.5
-    assert metrics["val-agentic/toy/episodes"] == 2.0
-    assert [score.reward for score in read_scores(tmp_path)[9]] == [0.0, 1.0]
-    assert trainer.replay_buffer is buffer
-    ((records, count, backends, step, store),) = pictured
-    assert [(item.qa, item.trajectory, item.rewards["acc"]) for item in records] == [(QA, FULL, 0.0), (QA, FULL, 1.0)]
-    assert (count, backends, step) == (5, {"console": None}, 9)
-    assert store.workers == trainer.config.agentic_video.frame_store.workers
-
-
-def test_a_validation_that_fails_leaves_the_buffer(pictured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = make_trainer()
-    buffer = trainer.replay_buffer
-
     def fail(self: Any) -> None:
         raise RuntimeError("engine")
 
@@ -186,3 +157,13 @@ def test_a_validation_that_fails_leaves_the_buffer(pictured: list[Any], monkeypa
     with pytest.raises(RuntimeError, match="engine"):
         trainer._validate()
     assert trainer.replay_buffer is buffer and pictured == []
+    monkeypatch.setattr(PPOTrainerSync, "_validate", validate)
+    metrics = trainer._validate()
+    assert metrics["val-core/toy/acc/mean@1"] == metrics["val-agentic/toy/accuracy"] == 0.5
+    assert metrics["val-agentic/toy/episodes"] == 2.0
+    assert [score.reward for score in read_scores(tmp_path)[9]] == [0.0, 1.0]
+    assert trainer.replay_buffer is buffer
+    ((records, count, backends, step, store),) = pictured
+    assert [(item.qa, item.trajectory, item.rewards["acc"]) for item in records] == [(QA, FULL, 0.0), (QA, FULL, 1.0)]
+    assert (count, backends, step) == (5, {"console": None}, 9)
+    assert store.workers == trainer.config.agentic_video.frame_store.workers

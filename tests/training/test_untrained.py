@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import NonTensorStack, TensorDict
 from transfer_queue import KVBatchMeta
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from verl.trainer.ppo.core_algos import agg_loss
 
 from agentic_video.training.logs.episode_log import sampled_reward
 from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.loop.outputs import UNTRAINED, without_signal
+from agentic_video.training.loop.outputs import UNTRAINED, key_of, rollout_of, without_signal
 from agentic_video.training.ppo.untrained import excluded_rows
 from tests.training.test_replay_buffer import ours
 from tests.training.test_trainer import make_trainer
-from tests.training.workers import make_worker
+from tests.training.workers import loop_output, make_worker
 
 Held = dict[str, dict[str, Any]]
 LEFT_OUT = {UNTRAINED: True}
@@ -71,67 +68,38 @@ def advantages(held: Held, tags: dict[str, dict[str, Any]], *overrides: str) -> 
     return {key: fields["advantages"].tolist() for key, fields in held.items()}
 
 
-def test_the_rest_of_a_group_is_compared_with_itself(held: Held) -> None:
-    held.update(
-        {
-            "a_0_0": row("a", 1.0, [1, 1, 0, 1]),
-            "a_1_0": row("a", 0.0, [1, 1]),
-            "a_2_0": row("a", -5.0, [1, 0, 1]),
-            "b_0_0": row("b", 1.0, [1]),
-            "b_1_0": row("b", 0.0, [1]),
-        }
-    )
-    found = advantages(held, {"a_2_0": LEFT_OUT})
-    # mean of 1 and 0; with -5 it would be -4/3
-    assert found["a_0_0"] == [0.5, 0.5, 0.0, 0.5] and found["a_1_0"] == [-0.5, -0.5]
-    assert found["b_0_0"] == [0.5] and found["b_1_0"] == [-0.5]
-    assert held["a_2_0"]["response_mask"].tolist() == held["a_2_0"]["loss_mask"].tolist() == [0, 0, 0]
-    # its score stays, for the log
-    assert held["a_2_0"]["rm_scores"].tolist() == [0.0, 0.0, -5.0]
-    assert held["a_0_0"]["response_mask"].tolist() == [1, 1, 0, 1]
-
-
-def test_the_mean_over_tokens_is_that_of_the_others_alone(held: Held) -> None:
-    """verl's token-mean over the batch, as the FSDP engine counts its tokens: from ``loss_mask``."""
-    rows = {"a_0_0": row("a", 1.0, [1, 1, 0]), "a_1_0": row("a", 0.0, [1, 1, 1])}
-    left = row("a", 9.0, [1, 1, 1])
-
-    def loss(rows: Held, tags: dict[str, dict[str, Any]]) -> float:
-        held.clear()
-        held.update(rows)
-        advantage = torch.tensor(list(advantages(held, tags).values()))
-        masks = {
-            name: torch.stack([fields[name] for fields in held.values()]) for name in ("response_mask", "loss_mask")
-        }
-        # a surrogate of its own for each token, so that nothing cancels out
-        matrix = -advantage * torch.arange(1, advantage.numel() + 1).reshape(advantage.shape)
-        return float(
-            agg_loss(matrix, masks["response_mask"], "token-mean", batch_num_tokens=int(masks["loss_mask"].sum()))
-        )
-
-    alone = loss(rows, {})
-    # tokens 1, 2 at +0.5 and 4, 5, 6 at -0.5, over five tokens
-    assert alone == pytest.approx((-0.5 * 3 + 0.5 * 15) / 5)
-    assert loss({**rows, "a_2_0": left}, {"a_2_0": LEFT_OUT}) == pytest.approx(alone)
-
-
-def test_one_that_is_left_alone_has_no_advantage(held: Held) -> None:
-    held.update({"a_0_0": row("a", 1.0, [1, 1]), "a_1_0": row("a", 0.0, [1])})
-    held.update({"b_0_0": row("b", 1.0, [1]), "b_1_0": row("b", 0.0, [1])})
-    found = advantages(held, {"a_1_0": LEFT_OUT})
-    assert found["a_0_0"] == [0.0, 0.0]
-    assert held["a_0_0"]["response_mask"].tolist() == [1, 1]
-    assert held["a_1_0"]["response_mask"].tolist() == [0]
-    assert found["b_0_0"] == [0.5]
-
-
-def test_an_episode_of_several_outputs_leaves_whole(held: Held) -> None:
-    rewards = (1.0, 0.0, 4.0)
-    held.update({f"a_{number}_{part}": row("a", rewards[number], [1]) for number in range(3) for part in (0, 1)})
-    tags = {"a_2_0": LEFT_OUT, "a_2_1": LEFT_OUT}
-    found = advantages(held, tags)
-    assert [found[f"a_{session}_{part}"] for session in (0, 1) for part in (0, 1)] == [[0.5], [0.5], [-0.5], [-0.5]]
-    assert [held[key]["loss_mask"].tolist() for key in tags] == [[0], [0]]
+@pytest.mark.parametrize(
+    ("rows", "untrained", "expected"),
+    [
+        # mean of 1 and 0; with -5 it would be -4/3
+        (
+            {"a_0_0": (1.0, [1, 1, 0, 1]), "a_1_0": (0.0, [1, 1]), "a_2_0": (-5.0, [1, 0, 1])},
+            ["a_2_0"],
+            {"a_0_0": [0.5, 0.5, 0.0, 0.5], "a_1_0": [-0.5, -0.5], "a_2_0": [0.0, 0.0, 0.0]},
+        ),
+        # one that is left alone has no advantage; another group is as it was
+        (
+            {"a_0_0": (1.0, [1, 1]), "a_1_0": (0.0, [1]), "b_0_0": (1.0, [1]), "b_1_0": (0.0, [1])},
+            ["a_1_0"],
+            {"a_0_0": [0.0, 0.0], "a_1_0": [0.0], "b_0_0": [0.5], "b_1_0": [-0.5]},
+        ),
+        # an episode of two outputs leaves as a whole
+        (
+            {f"a_{number}_{part}": (reward, [1]) for number, reward in enumerate((1.0, 0.0, 4.0)) for part in (0, 1)},
+            ["a_2_0", "a_2_1"],
+            {f"a_{number}_{part}": [value] for number, value in enumerate((0.5, -0.5, 0.0)) for part in (0, 1)},
+        ),
+    ],
+)
+def test_the_rest_of_a_group_is_compared_with_itself(
+    rows: dict[str, tuple[float, list[int]]], untrained: list[str], expected: dict[str, list[float]], held: Held
+) -> None:
+    held.update({key: row(key[0], reward, mask) for key, (reward, mask) in rows.items()})
+    assert advantages(held, dict.fromkeys(untrained, LEFT_OUT)) == expected
+    for key, (reward, mask) in rows.items():
+        kept = [0] * len(mask) if key in untrained else mask
+        assert held[key]["response_mask"].tolist() == held[key]["loss_mask"].tolist() == kept
+        assert float(held[key]["rm_scores"].sum()) == reward  # stays, for the log
 
 
 def test_a_batch_of_which_nothing_is_left_moves_nothing_and_fails_nothing(held: Held) -> None:
@@ -158,6 +126,11 @@ def test_the_kl_of_rewards_is_that_of_trained_rows(held: Held) -> None:
     assert held["a_1_0"]["token_level_rewards"].tolist() == [pytest.approx(-0.3)]
 
 
+def test_keys_of_outputs() -> None:
+    assert key_of("a_b", 3, 11) == "a_b_3_11"
+    assert rollout_of("a-b_3_0") == ("a-b", "3") and rollout_of("a_b_3_11") == ("a_b", "3")
+
+
 def test_verls_padding_is_none_of_it() -> None:
     keys = ["a_0_0", "a_1_0", "a_2_0", "pad1_0_0"]
     # verl copies the first row's tag
@@ -168,7 +141,7 @@ def test_verls_padding_is_none_of_it() -> None:
 
 GROUPS = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1), st.booleans()),
-    unique_by=lambda one: one[:3],
+    unique_by=lambda row: row[:3],
 )
 
 
@@ -233,6 +206,9 @@ def test_dynamic_sampling_looks_at_what_is_left(held: Held) -> None:
     held.clear()
     assert buffer._dapo_filtered_keys("train")[0] == filtered
     assert buffer._dapo_filtered_keys("val") == (set(), Counter())
+    buffer = sampling_buffer({}, {"lone": [(1.0, False), (0.0, True)]})
+    buffer.filter_groups_metric = None  # without dynamic sampling
+    assert buffer._dapo_filtered_keys("train") == (set(), Counter())
 
 
 def test_dropped_groups_are_counted_by_reward_whatever_they_are_dropped_for(held: Held) -> None:
@@ -254,13 +230,6 @@ def test_dropped_groups_are_counted_by_reward_whatever_they_are_dropped_for(held
     assert buffer._dapo_filtered_keys("train") == (filtered, counts)
 
 
-def test_without_dynamic_sampling_nothing_is_looked_at(held: Held) -> None:
-    buffer = sampling_buffer(held, {"lone": [(1.0, False), (0.0, True)]})
-    buffer.filter_groups_metric = None
-    held.clear()
-    assert buffer._dapo_filtered_keys("train") == (set(), Counter())
-
-
 @pytest.mark.parametrize(("untrained", "validate"), [(True, False), (False, False), (True, True)])
 def test_a_worker_tags_all_outputs(
     untrained: bool, validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
@@ -276,26 +245,8 @@ def test_a_worker_tags_all_outputs(
 
     monkeypatch.setattr(stock, "_agent_loop_postprocess", postprocess)
     monkeypatch.setattr(transfer_queue, "async_kv_batch_put", put)
-    outputs = [
-        AgentLoopOutput(
-            prompt_ids=[1],
-            response_ids=[2],
-            response_mask=[1],
-            metrics=AgentLoopMetrics(),
-            extra_fields={UNTRAINED: untrained},
-        )
-        for _ in range(2)
-    ]
+    outputs = [loop_output([1], [2], **{UNTRAINED: untrained}) for _ in range(2)]
     worker = make_worker(monkeypatch, checkpoint)
     asyncio.run(worker._agent_loop_postprocess(outputs, validate, uid="u", session_id=3))
     tag = {"keys": ["u_3_0", "u_3_1"], "tags": [LEFT_OUT, LEFT_OUT], "partition_id": "train"}
     assert done == (["stored", tag] if untrained and not validate else ["stored"])
-
-
-def test_a_tag_is_added_to_existing_ones() -> None:
-    """What transfer queue does with a second tag of a key."""
-    from transfer_queue.metadata import BatchMeta
-
-    meta: Any = SimpleNamespace(custom_meta=[{"seq_len": 3}], size=1)
-    BatchMeta.update_custom_meta(meta, [LEFT_OUT])
-    assert meta.custom_meta == [{"seq_len": 3, UNTRAINED: True}]

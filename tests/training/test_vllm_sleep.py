@@ -1,7 +1,3 @@
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +10,7 @@ import torch
 from agentic_video.training.seams import vllm_sleep
 from agentic_video.training.seams.vllm_sleep import SleepingMemory, keep_state, sleep_between_messages, unnamed_memory
 from agentic_video.utils.environment import LAPTOP_ENV
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.training.programs import result_of
 
 
 class Allocator:
@@ -85,18 +80,11 @@ def worker(model: Model, allocator: Allocator, monkeypatch: pytest.MonkeyPatch) 
 
 def test_unnamed_memory_is_what_is_neither_parameter_nor_buffer(model: Model, allocator: Allocator) -> None:
     view = model.zeros[0][2:]  # the same memory
-    found = [
-        (part, memory.data_ptr()) for part, memory in unnamed_memory([model], SleepingMemory(allocator.pointer_to_data))
-    ]
+    found = unnamed_memory([model], SleepingMemory(allocator.pointer_to_data))
     (scales,) = model.scales["of a layer"]
-    assert sorted(found) == sorted(
-        [
-            ("weights", model.zeros[0].data_ptr()),
-            ("weights", scales.data_ptr()),
-            ("kv_cache", model.cache.data_ptr()),
-            ("kv_cache", model.counts.data_ptr()),
-        ]
-    )
+    parts = {"weights": (model.zeros[0], scales), "kv_cache": (model.cache, model.counts)}
+    expected = {(part, tensor.data_ptr()) for part, tensors in parts.items() for tensor in tensors}
+    assert len(expected) == 4 and {(part, memory.data_ptr()) for part, memory in found} == expected
     assert view.data_ptr() != model.zeros[0].data_ptr()
 
 
@@ -129,17 +117,7 @@ def test_addresses_between_allocations_are_elsewhere() -> None:
 @pytest.mark.parametrize(("model", "levels"), [("tiny-qwen3", 1), ("tiny", 0)])
 def test_vllms_models_wake_unchanged(model: str, levels: int, tmp_path: Path) -> None:
     """Qwen3-VL's deepstack inputs come back as NaN without the hook, and as zeros with it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.training.sleepers", str(tmp_path), model],
-        cwd=REPOSITORY,
-        env={**os.environ, **LAPTOP_ENV, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    found = json.loads(line.removeprefix("RESULT "))
+    found = result_of("tests.training.sleepers", str(tmp_path), model, environment=LAPTOP_ENV)
     assert found["deepstack"] == levels
     assert found["unnamed"] == found["lost"] == found["without"] == [True] * levels
     assert found["with"] == [0.0] * levels

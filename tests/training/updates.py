@@ -5,8 +5,6 @@ one line of JSON.
 """
 
 import asyncio
-import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +25,7 @@ from agentic_video.video.store_config import StoreConfig
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
+from tests.training.programs import report, weights_digest
 
 SIZES = {"tiny": (56, 112), "tiny-qwen3": (64, 128)}
 """Of a frame in pixels, as each model's processor keeps it."""
@@ -95,17 +94,13 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     if references:
         lose_the_store()
     metrics = actor.update(data)
-    weights = hashlib.sha256()
-    for name, value in sorted(actor.worker.actor.engine.module.state_dict().items()):
-        whole = value.full_tensor() if hasattr(value, "full_tensor") else value
-        weights.update(name.encode() + whole.float().numpy().tobytes())
     timing = ("mfu", "memory", "time", "throughput")
     fetcher = getattr(actor.worker.actor.engine, "_fetcher", None)
     return {
         "engine": type(actor.worker.actor.engine).__name__,
         "log_probs": [item.tolist() for item in before],
         "metrics": {name: value for name, value in metrics.items() if not any(word in name for word in timing)},
-        "weights": weights.hexdigest(),
+        "weights": weights_digest(actor),
         "fetched": None if fetcher is None else vars(fetcher.stats),
     }
 
@@ -115,8 +110,7 @@ def main() -> None:
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
     frames = frames_of(video, SIZES[name])
-    results = [updated(model, frames, clips=clips, references=kind) for kind in (False, True)]
-    print("RESULT", json.dumps(results), flush=True)
+    report([updated(model, frames, clips=clips, references=kind) for kind in (False, True)])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """verl's agent-loop worker with ours on top, really made, but without Ray and its queue."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from agentic_video.training.engines.actor import reference_patches, sequence_inputs, with_patches
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
-from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopWorker
+from agentic_video.training.loop import agent_loop_manager
+from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.video.store_config import StoreConfig
@@ -20,15 +22,41 @@ from tests.config.configs import composed
 
 
 def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_workers: Any = None) -> VideoAgentLoopWorker:
-    """A worker of a laptop run of a checkpoint.
-
-    Args:
-        reward_workers: Stand-ins for the handles of verl's reward-loop workers.
-    """
+    """A worker of a laptop run of a checkpoint, with stand-ins for the handles of verl's reward-loop workers."""
     monkeypatch.setattr(agent_loop_tq.tq, "init", lambda: None)
     model = f"actor_rollout_ref.model.path={checkpoint}"
     config = composed("videozoomer", "laptop", "data.train_files=none", model)
     return VideoAgentLoopWorker(config, llm_client=None, reward_loop_worker_handles=reward_workers)
+
+
+def make_manager(
+    monkeypatch: pytest.MonkeyPatch, workers: int, handle: Callable[[str, int, Any], None]
+) -> VideoAgentLoopManager:
+    """A manager that hands a call's name, the worker's number and the rows to a function."""
+    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
+
+    def method(name: str, number: int) -> SimpleNamespace:
+        return SimpleNamespace(remote=lambda rows: handle(name, number, rows))
+
+    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
+    names = "generate_sequences", "prefetch"
+    manager.agent_loop_workers = [
+        SimpleNamespace(**{name: method(name, number) for name in names}) for number in range(workers)
+    ]
+    manager._next_worker = manager._next_validating = 0
+    return manager
+
+
+def loop_output(prompt: list[int], response: list[int], shown: Any = None, **extra: Any) -> AgentLoopOutput:
+    """An agent loop's output, all of whose response was generated."""
+    return AgentLoopOutput(
+        prompt_ids=prompt,
+        response_ids=response,
+        response_mask=[1] * len(response),
+        multi_modal_data=None if shown is None else {IMAGES: shown},
+        metrics=AgentLoopMetrics(),
+        extra_fields=extra,
+    )
 
 
 def sequence_images(shown: Sequence[Visual]) -> SequenceImages:

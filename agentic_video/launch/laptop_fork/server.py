@@ -29,8 +29,7 @@ from itertools import dropwhile
 from pathlib import Path
 
 from agentic_video.launch.laptop_fork import client
-from agentic_video.utils.ending import end_now
-from agentic_video.utils.parent import signal_at_parent_end
+from agentic_video.utils.process import end_now, signal_at_parent_end
 from agentic_video.utils.ray_cluster import shell_problem
 
 SWITCH = "AGENTIC_VIDEO_FORK"

@@ -16,8 +16,7 @@ from typing import Literal
 import yaml
 
 from agentic_video.config.typed import dataclass_from
-from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 FILE = "reproduce.yaml"
 """In a recipe's folder."""

@@ -1,13 +1,12 @@
 """Runs the stages of a reproduction in order, each as the command that a user would type."""
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from agentic_video.launch.stage import TORCHRUN
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import INTERRUPTED, SetupError
 from agentic_video.utils.units import duration
+from agentic_video.utils.workdir import lock
 
 PROGRAM = (sys.executable, "-m", "agentic_video.cli")
 """``agentic-video`` of this environment, whatever is on the PATH."""
@@ -39,7 +39,8 @@ def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int
         Exit status: 0 when all is complete, 1 when a stage failed, 130 when it was interrupted.
     """
     steps, options = reproduction.steps, reproduction.options
-    with _locked(options.out):
+    busy = SetupError(f"{options.out}: another command runs there; wait for it, or choose another --out", key="--out")
+    with lock(options.out / ".lock", busy):
         for number, step in enumerate(steps, 1):
             where = f"[{number}/{len(steps) + 1}] {step.stage.name}"
             if step.starts:
@@ -52,22 +53,6 @@ def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int
         print(f"[{len(steps) + 1}/{len(steps) + 1}] table: {shown(options.out / 'table.md')}\n", flush=True)
         print(write_table(reproduction), flush=True)
     return 0
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and hold it against other commands; where a file system has no locks, without."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SetupError(
-                f"{folder}: another command runs there; wait for it, or choose another --out", key="--out"
-            ) from None
-        except OSError:
-            pass
-        yield
 
 
 def _keep(reproduction: Reproduction, stage: ChainStage) -> None:

@@ -13,7 +13,7 @@ from agentic_video.config.typed import dataclass_from
 from agentic_video.converters.files import files_below, walk
 from agentic_video.launch.reproduce.chain import ChainStage
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 from agentic_video.video.container import VIDEO_SUFFIXES
 
 FILE = "reproduce.json"

@@ -13,7 +13,7 @@ from agentic_video.evaluation.report import mean_frames, percent, table
 from agentic_video.evaluation.suites import ACCURACY
 from agentic_video.launch.reproduce.chain import Chain, ChainStage, TableRow
 from agentic_video.launch.reproduce.reproduction import Reproduction, lacking, option_of, reports_of
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.workdir import write_whole
 
 TABLE = "table.md"
 BAD: tuple[ProblemKind, ...] = ("bad_row", "duplicate_id", "unsupported")

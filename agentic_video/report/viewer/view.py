@@ -9,7 +9,7 @@ from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
 from agentic_video.report.viewer.page import Written, may_replace, write_page
 from agentic_video.report.viewer.server import ViewServer
 from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
-from agentic_video.utils.journal import check_output
+from agentic_video.utils.workdir import check_output
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from agentic_video.types.row import LETTERS, VideoQA
-from agentic_video.utils.choices import did_you_mean
+from agentic_video.utils.errors import did_you_mean
 
 _PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 """A placeholder: its name and format."""

@@ -85,7 +85,6 @@ class VideoEngine(FSDPEngineWithLMHead):
         return wrapped
 
     def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
-        """See verl's."""
         self._hides = self._draws.random() < self.hidden_probability
         if "advantages" in data.keys():  # noqa: SIM118 (a TensorDict)
             rank = self.get_data_parallel_rank()
@@ -105,9 +104,11 @@ class VideoEngine(FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
         """See verl's; with patches on this rank's device, and with a mask where something is hidden."""
-        hidden = [inputs.get(HIDDEN) for inputs in sequence_inputs(micro_batch)]
+        given = sequence_inputs(micro_batch)
+        hidden = [inputs.get(HIDDEN) for inputs in given]
         if any(spans is not None for spans in hidden):
-            micro_batch = _without_hidden(micro_batch)
+            rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in given]
+            micro_batch = with_inputs(micro_batch, rest)
         model_inputs, output_args = super().prepare_model_inputs(self._with_patches(micro_batch))
         if self._hides and any(spans is not None and len(spans) for spans in hidden):
             mask = model_inputs["attention_mask"]
@@ -145,11 +146,7 @@ class VideoEngine(FSDPEngineWithLMHead):
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:
-    """Freeze the vision tower; return the number of frozen weights.
-
-    Args:
-        merger: Whether to freeze the modules that make tokens of its patches, too.
-    """
+    """Freeze the vision tower, and the modules that make tokens of its patches; return the number of frozen weights."""
     named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
     # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
     frozen = [
@@ -162,11 +159,6 @@ def freeze_vision(module: Any, merger: bool = True) -> int:
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
-
-
-def _without_hidden(batch: TensorDict) -> TensorDict:
-    rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in sequence_inputs(batch)]
-    return with_inputs(batch, rest)
 
 
 def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> TensorDict:
@@ -192,10 +184,7 @@ def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
 def reference_patches(
     processor: Any, sequences: Sequence[SequenceImages], images: Mapping[str, np.ndarray], device: Any = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """Float32 patches of what sequences show, by the keys of references, each distinct one processed once.
-
-    ``images`` are the pixels of all images, those of clips included.
-    """
+    """Float32 patches of sequences' visuals by the keys of references, from the pixels of all their images."""
     refs = {ref.key: ref for sequence in sequences for ref in sequence.refs}
     clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
     alone = {key: images[key] for key in refs if key not in clips}

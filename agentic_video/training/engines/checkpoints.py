@@ -31,13 +31,11 @@ class CheckpointManager(FSDPCheckpointManager):
     _resumed_from: str | None = None
 
     def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> Any:
-        """See verl's."""
         self._resumed_from = local_path
         with disk_patience():
             return super().load_checkpoint(local_path, *args, **kwargs)
 
     def save_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> Any:
-        """See verl's."""
         before, self._resumed_from = self._resumed_from, None
         if before and not self.previous_saved_paths and same_run(Path(before), Path(local_path)):
             self.previous_saved_paths = [str(path) for path in saved_before(Path(before))]
@@ -45,7 +43,6 @@ class CheckpointManager(FSDPCheckpointManager):
             return super().save_checkpoint(local_path, *args, **kwargs)
 
     def remove_previous_save_local_path(self, path: str | list[str]) -> None:
-        """See verl's."""
         super().remove_previous_save_local_path(path)
         for folder in map(Path, [path] if isinstance(path, str) else path):
             if folder.name == "actor":

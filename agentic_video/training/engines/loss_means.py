@@ -6,8 +6,7 @@ share of its episode's trained tokens, and a mean is over episodes. An episode i
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -49,11 +48,9 @@ def trained_rows(data: TensorDict, rank: int) -> list[tuple[Hashable, int]]:
 def prepare_means(data: TensorDict, ranks: Sequence[Sequence[tuple[Hashable, int]]], rank: int) -> int:
     """Put shares and counts of an update into a rank's part of it; return the trained tokens of all ranks.
 
-    ``data`` gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as ``loss_mask``, whose tokens
-    verl counts, the mask that the loss uses: rejection sampling changes ``response_mask`` only.
-
-    Args:
-        ranks: The :func:`trained_rows` of all ranks.
+    ``ranks`` are their :func:`trained_rows`. ``data`` gets :data:`SHARES`; the update's episodes as
+    ``global_batch_size``; and as ``loss_mask``, whose tokens verl counts, the mask that the loss uses: rejection
+    sampling changes ``response_mask`` only.
     """
     rows = [row for of_rank in ranks for row in of_rank]
     first = sum(map(len, ranks[:rank]))
@@ -65,15 +62,6 @@ def prepare_means(data: TensorDict, ranks: Sequence[Sequence[tuple[Hashable, int
     return total
 
 
-@contextmanager
-def _weighed(shares: torch.Tensor) -> Iterator[None]:
-    _shares.append(shares)
-    try:
-        yield
-    finally:
-        _shares.pop()
-
-
 def over_episodes(loss_function: Callable[..., Any], tokens: int, ranks: int) -> Callable[..., Any]:
     """verl's loss function for micro-batches of :func:`prepare_means`; ``tokens``: trained ones of all ranks."""
 
@@ -81,8 +69,11 @@ def over_episodes(loss_function: Callable[..., Any], tokens: int, ranks: int) ->
         if "model_output" not in inputs:  # distillation asks for losses of logits first
             return loss_function(**inputs)
         data = inputs["data"]
-        with _weighed(data[SHARES]):
+        _shares.append(data[SHARES])
+        try:
             value, metrics = loss_function(**inputs)
+        finally:
+            _shares.pop()
         share = ranks * float(data[MASK].sum()) / max(1, tokens)
         for name in TOKEN_MEANS:
             if name in metrics:

@@ -67,32 +67,19 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True)
 class ImageStats:
-    """Counts of an engine's images and clips so far.
+    """Counts of an engine's images and clips so far."""
 
-    Attributes:
-        requests: Requests with images or clips.
-        asked: Images and clips of these requests.
-        fetched: Images that were fetched from a frame store.
-        received: Images whose pixels came with a request.
-        processed: Images and clips that vLLM's processor ran on; all others were cached.
-        again: Those of them that had been processed since the cache was last emptied: it is too small for the running
-            requests (``mm_processor_cache_gb``).
-        missing: Images that had to be asked for.
-        seconds: From a request's arrival until its images were ready, summed over requests that overlap.
-        resets: How often the cache was emptied.
-    """
-
-    requests: int = 0
-    asked: int = 0
-    fetched: int = 0
-    received: int = 0
-    processed: int = 0
-    again: int = 0
-    missing: int = 0
+    requests: int = 0  # with images or clips
+    asked: int = 0  # images and clips of these requests
+    fetched: int = 0  # images from a frame store
+    received: int = 0  # images whose pixels came with a request
+    processed: int = 0  # images and clips that vLLM's processor ran on; all others were cached
+    again: int = 0  # of them, since the cache was last emptied: mm_processor_cache_gb is too small for the requests
+    missing: int = 0  # images that had to be asked for
     bytes_fetched: int = 0
     bytes_received: int = 0
-    seconds: float = 0.0
-    resets: int = 0
+    seconds: float = 0.0  # from a request's arrival until its images were ready, summed over requests that overlap
+    resets: int = 0  # of the cache
 
 
 class ReferenceEngine:

@@ -21,7 +21,7 @@ from agentic_video.training.engines.vllm_images import (
     ReferenceEngine,
 )
 from agentic_video.training.seams.patches import unique_job
-from agentic_video.utils.threads import take_image_threads
+from agentic_video.utils.process import take_image_threads
 from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.fetch import FrameFetcher
 
@@ -40,7 +40,6 @@ class VideoServer(vLLMHttpServer):
         os.environ["VERL_RAY_JOB_ID"] = unique_job()
 
     async def run_server(self, args: argparse.Namespace) -> None:
-        """See verl's."""
         keep_clip_times(seconds_per_patch)
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now

@@ -40,11 +40,10 @@ def image_sizes(rules: ProcessorRules, sizes: Sequence[tuple[int, int]]) -> dict
 
 
 def visual_sizes(processor: Any, shown: Sequence[Visual | ImageRef | VideoRef]) -> dict[str, torch.Tensor]:
-    """Sizes of images and clips, given in the order of their placeholders.
+    """Sizes of images and clips, given in the order of their placeholders: see :func:`image_sizes`.
 
-    Returns:
-        See :func:`image_sizes`, and with clips: ``video_grid_thw`` (clips, 3), sizes in patches, ``second_per_grid_ts``
-        (clips,), seconds from one temporal patch to the next, and among ``images_seqlens`` the patches of each moment.
+    With clips also ``video_grid_thw`` (clips, 3), sizes in patches, ``second_per_grid_ts`` (clips,), seconds from one
+    temporal patch to the next, and among ``images_seqlens`` the patches of each moment.
     """
     rules = processor_rules(processor)
     clips = [visual for visual in shown if isinstance(visual, Clip | VideoRef)]
@@ -90,13 +89,8 @@ def clip_patches(
         torch.stack([torch.tensor(frame, device=device).permute(2, 0, 1) for frame in frames])
         for frames in clips.values()
     ]
-    output = video_processor(
-        videos=tensors,
-        do_sample_frames=False,
-        input_data_format="channels_first",
-        return_tensors="pt",
-        device=device,
-    )
+    options = {"do_sample_frames": False, "input_data_format": "channels_first", "return_tensors": "pt"}
+    output = video_processor(videos=tensors, device=device, **options)
     patches, grids = output["pixel_values_videos"], output["video_grid_thw"]
     return _by_key(clips, tensors, patches, grids, video_processor.patch_size)
 
@@ -128,27 +122,19 @@ def _by_key(
     return dict(zip(keys, patches.split(grids.prod(dim=-1).tolist()), strict=True))
 
 
-def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:
-    """Image inputs with the key that makes verl's positions tell text from images; verl fills in its values."""
-    return {**inputs, "mm_token_type_ids": torch.zeros_like(ids)}
-
-
 def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Positions (4, tokens) of a sequence's tokens, equal to those of verl's agent-loop worker.
+    """Positions (4, tokens) of a sequence's ids (tokens,), equal to those of verl's agent-loop worker.
 
-    verl's own method, which takes many times as long, is called only where clips are labelled with times.
-
-    Args:
-        ids: Shape (tokens,).
-        inputs: See :func:`visual_sizes`.
+    verl's own method, which takes many times as long, is called only where clips are labelled with times. ``inputs``
+    are the :func:`visual_sizes`.
     """
     if "video_grid_thw" not in inputs or not processor_rules(processor).clip_total:
         return _timed_positions(processor, ids, inputs)
     rows = ids.unsqueeze(0)
     worker: Any = SimpleNamespace(processor=processor)  # all that verl's method needs of its worker
-    positions: torch.Tensor = AgentLoopWorker._compute_position_ids(
-        worker, rows, torch.ones_like(rows), with_token_types(inputs, rows)
-    )
+    # verl fills the types of tokens in
+    given = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}
+    positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), given)
     return positions.squeeze(0)
 
 

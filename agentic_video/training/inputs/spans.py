@@ -19,10 +19,7 @@ Decode = Callable[[Sequence[int]], str]
 def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
     """Numbers, from 0 on, of an episode's turns that are learnt from.
 
-    Args:
-        rule: ``all``, ``last``, ``last_N`` (the last N), or ``row``.
-        turns: Turns of the episode.
-        listed: For ``row``: the row's numbers; the first turn is 1.
+    ``rule`` is ``all``, ``last``, ``last_N`` (the last N) or ``row``: the numbers that the row lists, from 1 on.
     """
     if rule != "row":
         counts = {"all": turns, "last": 1}
@@ -35,10 +32,7 @@ def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
 
 
 def tagged(text: str, tag: str) -> list[tuple[Span, Span]]:
-    """The characters of each ``<tag>...</tag>`` of a text: with the tags, and without them.
-
-    A tag ends at the first closing tag after it; an unclosed one doesn't count.
-    """
+    """Characters of each closed ``<tag>...</tag>`` of a text, up to its first closing tag: with tags, and without."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     found, start = [], text.find(opening)
     while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
@@ -59,10 +53,7 @@ def within(characters: Span, ids: Sequence[int], decode: Decode) -> Span:
 
 
 def loss_in_tags(ids: Sequence[int], tags: Sequence[str], decode: Decode, endings: frozenset[int]) -> list[int]:
-    """The loss mask of a turn that is learnt within some tags only, tags included.
-
-    ``endings``, the tokens that end a turn, are learnt as well, or it would never end.
-    """
+    """The loss mask of a turn that is learnt only within some tags, tags included, and at the tokens that end it."""
     text, mask = decode(ids), [int(token in endings) for token in ids]
     for tag in tags:
         for whole, _ in tagged(text, tag):
@@ -88,13 +79,8 @@ def hidden_spans(
 ) -> list[tuple[int, int, int, int]]:
     """Visual tokens that some tokens of a sequence may not look at, by the rules of ``SftConfig``.
 
-    Args:
-        prompt: Tokens of the opening.
-        turns: Spans of the model's turns.
-        visual_ids: Placeholders of images and clips.
-
-    Returns:
-        (first query, end of queries, first key, end of keys), with keys before their queries.
+    Each is (first query, end of queries, first key, end of keys), with keys before their queries. ``prompt`` is the
+    number of the opening's tokens, ``turns`` are spans of the model's turns.
     """
     inside: dict[str, list[Span]] = {tag: [] for tag, _, _ in rules}
     for start, end in turns:

@@ -58,14 +58,8 @@ def record_of(episode: Mapping[str, Any], provenance: Mapping[str, Any] | None =
 def held_out_score(episode: Mapping[str, Any]) -> HeldOutScore:
     """The score of a validation's episode."""
     qa, rewards = episode["video_qa"], episode[REWARDS]
-    return HeldOutScore(
-        data_source=str(qa["data_source"]),
-        greedy=bool(episode.get(GREEDY)),
-        question=qa["id"],
-        video=qa["video"],
-        accuracy=float(rewards["acc"]),
-        reward=float(rewards["reward"]),
-    )
+    greedy, accuracy, reward = bool(episode.get(GREEDY)), float(rewards["acc"]), float(rewards["reward"])
+    return HeldOutScore(str(qa["data_source"]), greedy, qa["id"], qa["video"], accuracy, reward)
 
 
 def episode_metrics(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -104,11 +98,7 @@ def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_si
 
     Dynamic sampling drops groups that are all right or all wrong, so the mean over the rest hides the progress. Surplus
     groups with a signal, whose rewards aren't kept, count as those that are trained on: without them the curve would
-    start too low and end too high.
-
-    Args:
-        kept: Rewards of the episodes that are trained on.
-        evicted: Number of evicted groups by the mean ``reward_key`` of their members.
+    start too low and end too high. Evicted groups are counted by the mean ``reward_key`` of their members.
     """
     like_kept = len(kept) + surplus * group_size
     total = sum(kept) / len(kept) * like_kept if kept else 0.0

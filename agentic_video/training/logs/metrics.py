@@ -63,11 +63,7 @@ class GroupNames:
 
 
 def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: GroupNames) -> dict[str, float]:
-    """The figures by key; one that no episode of a group has is missing.
-
-    Args:
-        episodes: ``extra_fields`` of scored episodes: ``video_qa``, ``reward_extra_info`` and ``costs``.
-    """
+    """The figures of scored episodes (``extra_fields``) by key; one that no episode of a group has is missing."""
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for episode in episodes:
         row = episode["video_qa"]

@@ -26,23 +26,15 @@ SECONDS_A_VIDEO = 10.0
 def log_pictures(
     records: Sequence[Record], count: int, backends: Mapping[str, Any], step: int, store: StoreConfig
 ) -> int:
-    """Draw some of a validation's episodes for the backends that show pictures; failures are only logged.
+    """Draw at most ``count`` of a validation's episodes for those of verl's loggers that show pictures.
 
-    Args:
-        count: Most pictures.
-        backends: verl's loggers by their name in ``trainer.logger``.
+    Failures are only logged. Return the number of pictures.
     """
     takers = {name: backends[name] for name in BACKENDS if name in backends}
     if count <= 0 or not takers:
         return 0
-    config = StoreConfig(
-        max_bytes=STORE_BYTES,
-        time_limit=min(store.time_limit, SECONDS_A_VIDEO),
-        workers=1,
-        max_readers=1,
-        backend=store.backend,
-    )
-    reader = FrameStore(config)
+    limit = min(store.time_limit, SECONDS_A_VIDEO)
+    reader = FrameStore(StoreConfig(STORE_BYTES, time_limit=limit, workers=1, max_readers=1, backend=store.backend))
     drawn: list[tuple[Image.Image, str]] = []
     try:
         for record in choose_episodes(records, count):

@@ -40,10 +40,8 @@ from agentic_video.video.retrieval.node_retriever import NodeRetriever
 from agentic_video.video.source import CountingSource, FrameReply, FrameRequest, FrameSource
 
 AGENT_NAME = "video_agent"
-
 FINAL_OUTPUT = "final_output"
 """In ``extra_fields``: whether an output is its episode's last."""
-
 VALIDATE = "is_validation"
 """In an agent loop's row: whether the episode is played for validation."""
 
@@ -52,7 +50,6 @@ class EpisodeOutput(AgentLoopOutput):
     """verl's output of an agent loop, with the reward at the turns that earned it, if that is known."""
 
     def as_dict(self) -> dict[str, Any]:
-        """See verl's."""
         made: dict[str, Any] = super().as_dict()
         if "rm_scores" in made:
             info = self.extra_fields.get(REWARDS) or {}
@@ -89,15 +86,10 @@ TURN_PARAMETERS: dict[str, Callable[[GenerationRequest], dict[str, Any]]] = {"vl
 
 
 class VerlEngine:
-    """verl's LLM server as an episode's engine; ``seconds`` is the time spent waiting for it, overlaps once.
+    """verl's LLM server (``rollout.name``) as an episode's engine; ``seconds`` were spent waiting for it.
 
     vLLM gets references (:mod:`agentic_video.training.engines.vllm_images`): frames of a store without pixels, and
     pictures that a tool made with theirs the first time, later only if the server asks for them.
-
-    Args:
-        client: verl's ``LLMServerClient``.
-        request_id: See :class:`~agentic_video.training.loop.router.RequestId`; another one for each engine object.
-        server: ``rollout.name``.
     """
 
     def __init__(self, client: Any, sampling_params: dict[str, Any], request_id: str, server: str = "vllm"):
@@ -120,7 +112,6 @@ class VerlEngine:
         return [self._images[id(frame)][1] for frame in frames]
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """See :class:`agentic_video.rollout.engine.Engine`."""
         if new := [shown for shown in request.visuals if not shown.has_key]:
             await run_in_thread(lambda: [shown.key for shown in new])  # hashes pixels
         ids: list[int] = []
@@ -204,10 +195,6 @@ class VerlEngine:
         return refs
 
 
-def _reference(shown: Visual, node: str) -> ImageRef | VideoRef:
-    return VideoRef.of(shown, node) if isinstance(shown, Clip) else ImageRef.of(shown, node)
-
-
 # verl makes an agent loop for every rollout; these are made once per process.
 _settings = SettingsCache()
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
@@ -241,7 +228,6 @@ class FairSource(CountingSource):
     """An episode's counting source; of all episodes whose frames came at once, one continues at a time."""
 
     async def serve(self, request: FrameRequest) -> FrameReply:
-        """See :meth:`FrameSource.serve`."""
         reply = await super().serve(request)
         if reply.frames:
             await yield_fairly()
@@ -294,13 +280,9 @@ class VideoAgentLoop(AgentLoopBase):
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Play the episode of a row of the data file, which also has verl's own fields.
 
-        Returns:
-            One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
-                images, one for each turn; before them one for each side query, where these are trained on. verl gives
-                all of them the advantage of the last.
-
-        Raises:
-            VideoError, EngineError: The video or the engine failed; verl counts the rollout's group as failed.
+        There is an output for each sequence that the engine saw: one for the episode, or, where a system forgets
+        earlier images, one for each turn; before them one for each side query, where these are trained on. verl gives
+        all of them the advantage of the last. Where the video or the engine fails, it counts the group as failed.
         """
         started = self.loop.time()
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
@@ -381,7 +363,9 @@ class VideoAgentLoop(AgentLoopBase):
     def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
         """References of each sequence to what it was shown, which the store of this node has."""
         node = node_id() if ray.is_initialized() else ""
-        return [
-            SequenceImages(tuple(_reference(visual, node) for visual in sequence.visuals), self.settings.frame_store)
-            for sequence in sequences
-        ]
+
+        def reference(shown: Visual) -> ImageRef | VideoRef:
+            return VideoRef.of(shown, node) if isinstance(shown, Clip) else ImageRef.of(shown, node)
+
+        store = self.settings.frame_store
+        return [SequenceImages(tuple(map(reference, sequence.visuals)), store) for sequence in sequences]

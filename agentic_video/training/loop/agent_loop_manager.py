@@ -92,20 +92,15 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
-        for sequence in output if isinstance(output, list) else [output]:
+        outputs = output if isinstance(output, list) else [output]
+        for sequence in outputs:
             if IMAGES in (sequence.multi_modal_data or {}):
                 sequence.multi_modal_data[INPUTS] = await run_in_thread(partial(self._inputs, sequence))
         await super()._agent_loop_postprocess(output, validate, **kwargs)
-        if not validate:
-            await self._tag_untrained(output, **kwargs)
-
-    async def _tag_untrained(self, output: Any, **kwargs: Any) -> None:
-        """Tag a rollout that isn't trained on for the trainer and dynamic sampling."""
-        outputs = output if isinstance(output, list) else [output]
-        if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
-            return
-        keys = [key_of(kwargs["uid"], kwargs["session_id"], number) for number in range(len(outputs))]
-        await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
+        if not validate and outputs and outputs[-1].extra_fields.get(UNTRAINED, False):
+            # for the trainer and dynamic sampling
+            keys = [key_of(kwargs["uid"], kwargs["session_id"], number) for number in range(len(outputs))]
+            await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""

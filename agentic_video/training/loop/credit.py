@@ -26,12 +26,9 @@ EPSILON = 1e-6
 
 
 def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) -> dict[str, float]:
-    """Rewards of turns, under keys that are the same for all episodes of a system.
+    """Rewards of turns, under keys that are the same for all episodes of a system, of at most ``most`` turns.
 
-    Args:
-        turns: The score's rewards of turns, in order; the rest of the reward is the last turn's.
-        played: Turns of the episode.
-        most: Turns that an episode may have.
+    What is left of the episode's reward after the score's ``turns`` is that of the last turn ``played``.
     """
     if len(turns) > played:
         raise ValueError(f"Score.turns has {len(turns)} rewards for an episode of {played} turns")
@@ -41,10 +38,7 @@ def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) 
 
 
 def spread(scores: torch.Tensor, mask: torch.Tensor, info: Mapping[str, float]) -> torch.Tensor:
-    """An output's reward, at its last token, moved to the ends of the turns that earned it, if ``info`` has them.
-
-    The runs of ``mask`` are the turns.
-    """
+    """An output's reward, at its last token, moved to the ends of the turns (runs of ``mask``) that earned it."""
     earned = [info[key] for number in range(1, len(info) + 1) if (key := f"{TURN_REWARD}{number}") in info]
     if not earned:
         return scores

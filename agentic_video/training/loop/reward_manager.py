@@ -80,11 +80,7 @@ def graders_of(settings: Settings, router: str | None, reward_model: str | None)
 async def score_with_fallback(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, settings: Settings
 ) -> tuple[Score, set[GraderName]]:
-    """Score an episode; ``on_failure`` says what happens when a grader gives no verdict.
-
-    Returns:
-        The score, and the graders that failed and count as "wrong".
-    """
+    """Score an episode; also the graders without a verdict, which count as "wrong" if ``on_failure`` allows it."""
     failed: set[GraderName] = set()
     while True:
         try:

@@ -52,7 +52,7 @@ def packaged_path(path: str | None) -> str | None:
 
 
 @dataclass
-class _Group:
+class _RoutedGroup:
     """A group's engine, its rollouts that haven't asked for anything yet, and the engines of those that have."""
 
     home: str
@@ -74,8 +74,8 @@ class GroupRouter(GlobalRequestLoadBalancer):
         self._max_groups = int(config.get("max_groups", MAX_GROUPS))
         self._full = int(config.get("full", FULL))
         if self._max_groups < 1 or self._full < 1:
-            raise ValueError(f"max_groups and full must be at least 1, got {self._max_groups} and {self._full}")
-        self._groups: OrderedDict[str, _Group] = OrderedDict()
+            raise ValueError(f"max_groups={self._max_groups}, full={self._full} (router.yaml): set 1 or more")
+        self._groups: OrderedDict[str, _RoutedGroup] = OrderedDict()
         self._to_come: dict[str, int] = dict.fromkeys(servers, 0)
 
     def acquire_server(self, request_id: str) -> tuple[str, Any]:
@@ -85,7 +85,7 @@ class GroupRouter(GlobalRequestLoadBalancer):
         group_id, session, rollouts = RequestId.read(request_id)
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = _Group(self._idlest(), rollouts)
+            group = self._groups[group_id] = _RoutedGroup(self._idlest(), rollouts)
             self._to_come[group.home] += rollouts
         elif group.home not in self._servers:  # it moves with what it has still to come, and no more
             group.home = self._idlest()

@@ -11,7 +11,7 @@ from verl.utils import tensordict_utils
 
 from agentic_video.training.ppo.replay_buffer import oversampled
 
-# The mixin goes before verl's trainer; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainerSync if TYPE_CHECKING else object
 
 

@@ -34,25 +34,15 @@ Reasons = tuple[set[str], set[str], set[str], "Counter[float]"]
 
 @dataclass
 class StepLimit:
-    """Groups that a step may play and drop (``algorithm.filter_groups.max_num_gen_batches``), and those it has.
-
-    Attributes:
-        batch: Groups a batch.
-        most: Groups that a step may play.
-        begun: Groups that a step begins with: its batch, and those of ``agentic_video.oversample``.
-        step: Number of the step that is counted.
-        dropped: Groups that it dropped because they were alike.
-        failed: Groups that it dropped because they failed; they don't count as played.
-        refilled: Groups that replaced others.
-    """
+    """Groups that a step may play and drop (``algorithm.filter_groups.max_num_gen_batches``), and those it has."""
 
     batch: int
-    most: int
-    begun: int
+    most: int  # that a step may play
+    begun: int  # that a step begins with: its batch, and those of agentic_video.oversample
     step: int = -1
-    dropped: int = 0
-    failed: int = 0
-    refilled: int = 0
+    dropped: int = 0  # because they were alike
+    failed: int = 0  # dropped too, but not counted as played
+    refilled: int = 0  # in return for others
 
     def at(self, step: int) -> "StepLimit":
         """Itself; the counts restart with each step."""

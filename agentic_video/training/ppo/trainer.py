@@ -46,7 +46,7 @@ from agentic_video.training.ppo.workers import VideoActorWorker, VideoDetachWork
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
 
-# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
@@ -187,7 +187,6 @@ class VideoAgentTrainer(VideoTrainer, UntrainedRollouts, EvenUpdates, LookAhead,
     verl_mode = "sync"
 
     def get_llm_client(self) -> Any:
-        """See verl's."""
         return client_of(self.llm_server_manager)
 
 

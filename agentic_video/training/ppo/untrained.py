@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 class ExcludedRows:
     """Rows of a batch that teach nothing.
 
-    Attributes:
-        masked: Of untrained rollouts: no token of theirs counts.
-        still: Advantage 0 and the mask as it was, as rows of a group without signal have it: the single rollout of a
-            group that is trained on; all rows of a batch without any trained rollout.
+    ``masked`` ones are of untrained rollouts: no token of theirs counts. ``still`` ones have advantage 0 and keep their
+    mask, as rows of a group without signal: the single rollout of a group that is trained on, and all rows of a batch
+    without any trained rollout.
     """
 
     masked: tuple[int, ...]
@@ -70,7 +69,7 @@ def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
         buffer._dapo_classification_cache[partition_id][uid] = without_signal(members)
 
 
-# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
@@ -122,7 +121,6 @@ class TrainedKl:
         return over_rows * self._rows / max(1, self._trained)
 
     def update(self, current_kl: float, n_steps: int) -> None:
-        """See verl's."""
         self._controller.update(current_kl=self.mean(current_kl), n_steps=self._trained)
 
 

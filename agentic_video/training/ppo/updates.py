@@ -19,7 +19,7 @@ from agentic_video.training.loop.outputs import rollout_of
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+# Only type checkers see the mixin as a trainer itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 

@@ -20,7 +20,6 @@ class _ActorWorker(_Base):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]
     def init_model(self) -> None:
-        """See verl's."""
         if seconds := self.config.get("nccl_timeout"):
             os.environ[PATIENCE_ENV] = str(seconds)
         join_ray_group()

@@ -17,7 +17,7 @@ def main() -> int:
         if find_spec(package) is None:
             state = f"{package} is not installed"
         else:
-            differing = seam.changed()
+            differing = changed(seam.sources)
             reread += differing
             state = f"CHANGED: {', '.join(differing)}" if differing else "unchanged"
         where = " (CPU only)" if seam.cpu_only else ""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 
-from agentic_video.utils.resources import memory_free, memory_limit
+from agentic_video.utils.host import memory_free, memory_limit
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

@@ -17,15 +17,9 @@ PATCHES = "agentic_video.training.seams.patches"
 
 @dataclass(frozen=True)
 class Seam:
-    """One patch.
+    """One patch: a ``module:function`` of ours that is called with a module once that has been imported.
 
-    Attributes:
-        patch: ``module:function`` of ours, which gets the module once it has been imported.
-        module: The module that is changed.
-        sources: Digests of the definitions that it replaces or relies on (``module:name``), see :func:`digest`.
-        reason: Why it is needed.
-        issue: Upstream issue or pull request.
-        cpu_only: Whether it is applied on CPUs only.
+    ``sources`` are digests of the definitions that it replaces or relies on (:func:`digest`).
     """
 
     patch: str
@@ -34,10 +28,6 @@ class Seam:
     reason: str
     issue: str = "none found"
     cpu_only: bool = False
-
-    def changed(self) -> list[str]:
-        """Definitions that differ in the installed packages."""
-        return changed(self.sources)
 
 
 VERL_SEAMS = (
@@ -228,11 +218,7 @@ def changed(sources: Mapping[str, str]) -> list[str]:
 
 
 def digest(name: str) -> str | None:
-    """Short SHA-256 of a definition's source in the installed package; None where there is none.
-
-    Args:
-        name: ``module:name``, with dots in the name of a method.
-    """
+    """Short SHA-256 of the source of ``module:name`` in the installed package; None where there is none."""
     module, _, qualified = name.partition(":")
     source = _source(module)
     if source is None:

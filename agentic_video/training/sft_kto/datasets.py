@@ -65,9 +65,8 @@ class LabelError(ValueError):
 def label_of(record: Record, field: str = LABEL_FIELD) -> bool:
     """Return True if a trajectory is desirable.
 
-    Args:
-        field: ``provenance.<name>``, which holds one of :data:`LABELS` or true or false, or
-            ``reward_extra_info.<name>``, a number: desirable from 0.5 on.
+    ``field`` is ``provenance.<name>``, which holds one of :data:`LABELS` or true or false, or
+    ``reward_extra_info.<name>``, a number: desirable from 0.5 on.
     """
     source, _, name = field.partition(".")
     if source not in ("provenance", "reward_extra_info") or not name:
@@ -111,12 +110,8 @@ class TrajectoryDataset(Dataset):
     """One sample for each sequence of each recorded episode; loss on the model's own tokens only.
 
     Ids, mask, pixels and positions are made by the code that makes a rollout's. An unusable record is reported and left
-    out; one whose video can't be read later is replaced by the next sample.
-
-    Args:
-        parquet_files: Files of records (json lines): a list, or one string with commas in between. verl's name.
-        config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name).
-        max_samples: Use only the first so many records; -1 uses all.
+    out; one whose video can't be read later is replaced by the next sample. ``parquet_files``, verl's name, are json
+    lines: a list, or one string with commas in between; ``config`` is verl's ``data`` block with ``agentic_video``.
     """
 
     def __init__(
@@ -181,14 +176,14 @@ class TrajectoryDataset(Dataset):
     def __getitem__(self, item: int) -> dict[str, Any]:
         """A sample for verl's collator of unpadded batches, or the next one that can be read.
 
-        Returns:
-            ``input_ids``, ``loss_mask`` of shape (tokens,), ``position_ids`` of shape (4, tokens) and
-                ``multi_modal_inputs``: sizes, and pixels of which the engine makes patches.
+        It has ``input_ids`` and ``loss_mask`` (tokens,), ``position_ids`` (4, tokens) and ``multi_modal_inputs``:
+        sizes, and pixels of which the engine makes patches.
         """
         for step in range(MAX_SKIPPED):
             number = (item + step) % len(self)
             try:
-                return self.sample(number)
+                sample = self._samples[number]
+                return self._inputs(sample.line.read(), sample.number)
             except VideoError as error:
                 if number not in self._unreadable:
                     self._unreadable.add(number)
@@ -196,11 +191,6 @@ class TrajectoryDataset(Dataset):
                     logger.warning("record left out: %s line %d: %s", line.path, line.number, error)
                 last = error
         raise last
-
-    def sample(self, item: int) -> dict[str, Any]:
-        """Exactly this sample; see ``[item]``."""
-        sample = self._samples[item]
-        return self._inputs(sample.line.read(), sample.number)
 
     def _inputs(self, record: Record, number: int) -> dict[str, Any]:
         sequence = self._sequences(record)[number]

@@ -26,13 +26,9 @@ class KtoLoss:
     def losses(
         self, policy: torch.Tensor, reference: torch.Tensor, desirable: torch.Tensor, kl: torch.Tensor
     ) -> torch.Tensor:
-        """The weighted loss of each trajectory, shape (n,), between 0 and the weights.
+        """The weighted loss of each trajectory, shape (n,), between 0 and the weights; a gradient for ``policy`` only.
 
-        Args:
-            policy: Log-probability of each trajectory under the policy, shape (n,); the only one with a gradient.
-            reference: The same under the reference, shape (n,).
-            desirable: Whether each is desirable, shape (n,).
-            kl: The reference point (:func:`reference_point`), one number or one a trajectory.
+        ``policy`` and ``reference`` are log-probabilities of the trajectories; ``kl`` is the :func:`reference_point`.
         """
         desirable = desirable.bool()
         advantage = self.beta * (policy - reference.detach() - kl.detach())
@@ -50,10 +46,7 @@ def reference_point(
 ) -> torch.Tensor:
     """The estimate of the KL divergence that rewards are compared with: never below 0, without gradient.
 
-    Args:
-        policy: Log-probability of each mismatched pair's response under the policy, shape (n,).
-        reference: The same under the reference.
-        group: The processes whose pairs are averaged; all must call. None: this process alone.
+    Averaged over the log-probabilities of mismatched pairs' responses, shape (n,), of all processes of a group.
     """
     ratios = (policy - reference).detach().float()
     total = torch.stack([ratios.sum(), ratios.new_tensor(float(ratios.numel()))])
@@ -67,11 +60,7 @@ def reference_point(
 def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Log-probability of the generated tokens of each sequence of a packed batch, in float32, shape (n,).
 
-    Args:
-        log_probs: At each position the log-probability of the next token, all sequences one after the other, shape
-            (tokens,). A sequence's last position doesn't count.
-        mask: 1 for each generated token, shape (tokens,).
-        lengths: Tokens of each sequence, shape (n,).
+    ``log_probs``, shape (tokens,), has at each position that of the next token; a sequence's last one doesn't count.
     """
     row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
     counted = torch.zeros_like(log_probs, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""A plan as text and as json, from a config."""
+"""A plan as text and as JSON."""
 
 from typing import Any
 
@@ -22,8 +22,7 @@ def plan_of(
     """The plan of a GRPO run.
 
     Args:
-        config: Of the run, composed.
-        gpus: In all, those that only play episodes included; None takes the config's nodes and GPUs.
+        gpus: GPUs in all, those that only play episodes included; None takes the config's.
         gpu_gib: Memory of each GPU.
         host_gib: Main memory of each node.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
@@ -40,8 +39,7 @@ def plan_of(
 
 
 def plan_summary(config: DictConfig) -> str:
-    """The plan of a run that is looked at but not started, for GPUs of 80 GiB; why there is none where it can't be
-    made."""
+    """The plan of a dry run for GPUs of 80 GiB, or why there is none."""
     try:
         return f"{text_of(plan_of(config))}\nother machines: agentic-video plan --help"
     except SetupError as error:

@@ -30,7 +30,7 @@ from agentic_video.toyworld.model import (
     family_of,
     save_checkpoint,
 )
-from agentic_video.toyworld.oracles import OwnWords, Turns
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
@@ -99,7 +99,7 @@ def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
     return Message("user", (*frames, "\n" + question))
 
 
-def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> list[str]:
+def tokenizer_corpus(searched: bool = False, own: CustomVocabulary | None = None) -> list[str]:
     """Texts that the tokenizer's merges are learnt from: episodes of the systems in ``TOY_VOCABULARY``.
 
     Args:
@@ -206,7 +206,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     return asyncio.run(read_all())
 
 
-def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: OwnWords | None = None) -> None:
+def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: CustomVocabulary | None = None) -> None:
     """Train a new tiny base model and save it as a checkpoint."""
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()

@@ -17,7 +17,7 @@ from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
 from agentic_video.toyworld.gate import GateError, Setting, check
-from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.rehearsal import check_oracle
@@ -95,7 +95,7 @@ def _ensure_cold_start(
     world: Future[World],
     base: Path,
     clip: Path | None,
-    own: OwnWords | None,
+    own: CustomVocabulary | None,
 ) -> Path:
     """Build the cold start; see :func:`ensure`."""
     neutral = taught(system)
@@ -109,7 +109,7 @@ def _ensure_cold_start(
 
 
 def _cold_start_facts(
-    system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: OwnWords | None
+    system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: CustomVocabulary | None
 ) -> Facts:
     """Everything that a cold start depends on."""
     built = {name: value for name, value in asdict(recipe).items() if name not in ("train", "shipped")}

@@ -21,7 +21,7 @@ from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.named_files import named_files
-from agentic_video.toyworld.oracles import OwnWords, Turns
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.rehearsal import episodes_digest
@@ -304,12 +304,12 @@ def system_facts(system: System, limits: TokenLimits, turns: Turns, recipe: ToyR
     }
 
 
-def ensure_base(recipe: ToyRecipe, cache: Cache, own: OwnWords | None = None) -> Path:
+def ensure_base(recipe: ToyRecipe, cache: Cache, own: CustomVocabulary | None = None) -> Path:
     """Return the base model of a recipe; build it if it is neither shipped nor cached."""
     return cache.once("base", base_facts(recipe, own), lambda folder: make_base(folder, recipe.model, recipe.base, own))
 
 
-def base_facts(recipe: ToyRecipe, own: OwnWords | None = None) -> Facts:
+def base_facts(recipe: ToyRecipe, own: CustomVocabulary | None = None) -> Facts:
     """Everything that a recipe's base model depends on."""
     clips = FAMILIES[recipe.model.family].video_processor
     return {

@@ -92,33 +92,33 @@ class ColdStartRecipe:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Script:
     """Texts of a demonstration, and its turns (from 0) that carry loss."""
 
     turns: tuple[str, ...]
     trained: range
 
 
-def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Plan:
+def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Script:
     """Draw whether a demonstration looks right, misses or guesses."""
     aim = scene.aim
     if scene.kind in SEARCH_KINDS:
         search = demonstrate_search(view, scene, turns, recipe.search, rng)
         count = len(search.turns)
-        return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
+        return _Script(search.turns, range(count - 1 if search.only_answer else 0, count))
     right = turns(view, aim, scene.answer, scene.letter)
     if recipe.drop_thought_rate and rng.random() < recipe.drop_thought_rate:
         right = (*right[:-1], _without_thought(right[-1]))
     if aim is None or len(right) < 2:
-        return _Plan(right, range(len(right)))
+        return _Script(right, range(len(right)))
     if scene.options and rng.random() < recipe.direct:
         guess = int(rng.integers(len(scene.options)))
-        return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
+        return _Script(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
     aimed = _aimed(scene, aim, recipe, rng)
     if aimed != aim:
         said = turns(view, aimed, scene.answer, scene.letter)
-        return _Plan(said, range(len(said) - 1))
-    return _Plan(right, range(len(right)))
+        return _Script(said, range(len(said) - 1))
+    return _Script(right, range(len(right)))
 
 
 def _without_thought(turn: str) -> str:

@@ -18,7 +18,7 @@ from agentic_video.types.message import Visual
 
 
 @dataclass
-class _Request:
+class _PendingRequest:
     prompt_ids: list[int]
     visuals: list[Visual]
     stop_ids: frozenset[int]
@@ -44,7 +44,7 @@ class BatchEngine:
         self._temperature = temperature
         self._generator = torch.Generator().manual_seed(seed)
         self._max_batch = max_batch
-        self._waiting: list[_Request] = []
+        self._waiting: list[_PendingRequest] = []
         self._flush: asyncio.Task[None] | None = None
 
     async def generate(self, request: GenerationRequest, *, seed: int | None = None) -> Completion:
@@ -52,7 +52,7 @@ class BatchEngine:
         generator = self._generator if seed is None else torch.Generator().manual_seed(seed)
         stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in request.stop)})
         loop = asyncio.get_running_loop()
-        waiting = _Request(
+        waiting = _PendingRequest(
             list(request.prompt_ids),
             list(request.visuals),
             stop_ids,
@@ -93,7 +93,7 @@ class BatchEngine:
                 request.result.set_result(completion)
 
     @torch.no_grad()
-    def _sample(self, batch: Sequence[_Request]) -> list[Completion]:
+    def _sample(self, batch: Sequence[_PendingRequest]) -> list[Completion]:
         """Sample left-padded sequences with a key-value cache until each has stopped."""
         model, size, length = self._model, len(batch), max(len(request.prompt_ids) for request in batch)
         ids = torch.full((size, length), self._tokenizer.pad_token_id)

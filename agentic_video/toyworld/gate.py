@@ -37,7 +37,7 @@ from agentic_video.video.store import FrameStore
 
 
 @dataclass(frozen=True)
-class Played:
+class SampledEpisode:
     """A sampled episode and its reward.
 
     Attributes:
@@ -170,19 +170,19 @@ async def play_all(
     samples: int,
     temperature: float = 1.0,
     seed: int = 0,
-) -> list[Played]:
+) -> list[SampledEpisode]:
     """Play ``samples`` episodes on each question, all at once; samples of a question are adjacent.
 
     Each episode has its own seeds: which episode asks first depends on the machine's load."""
     chat_format = chat_format_of(model, tokenizer)
     shared = BatchEngine(model, tokenizer, temperature=temperature)
 
-    async def one(qa: VideoQA, number: int) -> Played:
+    async def one(qa: VideoQA, number: int) -> SampledEpisode:
         engine = SeededEngine(shared, episode_seeds(seed, f"{qa.id}\n{number}"))
         policy = TokenPolicy(engine, chat_format, limits, system)
         trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
         score = await system_score(system, trajectory, qa, graders or Graders())
-        return Played(qa, trajectory, score.reward, score.acc, score.format == 1.0)
+        return SampledEpisode(qa, trajectory, score.reward, score.acc, score.format == 1.0)
 
     return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
 
@@ -218,7 +218,7 @@ def _share(chosen: Sequence[bool]) -> float:
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
-def _signs(episodes: Sequence[Played]) -> dict[str, float]:
+def _signs(episodes: Sequence[SampledEpisode]) -> dict[str, float]:
     """See :class:`GateReport`."""
     searched = [one for one in episodes if one.qa.extra["kind"] in SEARCH_KINDS]
     named = [signs_named(one.trajectory, float(one.qa.extra["event_time"])) for one in searched]
@@ -228,7 +228,7 @@ def _signs(episodes: Sequence[Played]) -> dict[str, float]:
     }
 
 
-def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
+def summarize(episodes: Sequence[SampledEpisode], guessing: float) -> GateReport:
     """Figures of played episodes."""
     needing = [one for one in episodes if one.needs_zoom]
     saw = [one for one in needing if one.saw_event]

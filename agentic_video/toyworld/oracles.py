@@ -2,7 +2,7 @@
 
 A system's oracle is the module ``oracle`` next to its class, with a function ``turns`` (:class:`Turns`), with
 ``asides`` (:class:`Asides`) for systems with side queries, and with ``TAGS`` for a custom tokenizer
-(:class:`OwnWords`)."""
+(:class:`CustomVocabulary`)."""
 
 import math
 import sys
@@ -107,7 +107,7 @@ def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None)
 
 
 @dataclass(frozen=True)
-class OwnWords:
+class CustomVocabulary:
     """Words of one system's tiny model beyond the shared tokenizer, whose list of systems is fixed.
 
     Attributes:
@@ -121,7 +121,7 @@ class OwnWords:
     turns: Turns
 
 
-def own_words(system: System, module: str = "") -> OwnWords | None:
+def own_words(system: System, module: str = "") -> CustomVocabulary | None:
     """Words of a system whose oracle has ``TAGS``; None otherwise."""
     try:
         found = _module_of(system, module)
@@ -129,7 +129,9 @@ def own_words(system: System, module: str = "") -> OwnWords | None:
         return None
     if not hasattr(found, "TAGS"):
         return None
-    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns))
+    return CustomVocabulary(
+        tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns)
+    )
 
 
 def _module_of(system: System, module: str) -> ModuleType:

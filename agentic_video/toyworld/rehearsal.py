@@ -1,4 +1,4 @@
-"""Rehearsal: the oracle, aimed right, is played before any training. Does its tool show what it asks for?
+"""A rehearsal: the oracle, aimed right, is played before any training. Does its tool show what it asks for?
 
 A cold start takes minutes, and its gate can't tell a tool that picks a wrong frame from a model that aims badly."""
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from agentic_video.rollout.episode import play
 from agentic_video.systems.base import System
-from agentic_video.toyworld.gate import GateError, Played
+from agentic_video.toyworld.gate import GateError, SampledEpisode
 from agentic_video.toyworld.oracles import Turns, oracle_policy
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import ToyRecipe
@@ -28,7 +28,7 @@ NAMED_FRAMES = 4
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class OracleCheck:
     """Result of the oracle's episodes on questions that need a look.
 
     Attributes:
@@ -55,11 +55,11 @@ class Rehearsal:
         )
 
 
-def rehearse(system: System, turns: Turns, recipe: ToyRecipe) -> Rehearsal:
+def rehearse(system: System, turns: Turns, recipe: ToyRecipe) -> OracleCheck:
     """Play the oracle on scenes of the recipe's world, each looked at where its event is."""
     episodes = [episode for episode in _play(system, turns, recipe, SCENES) if episode.needs_zoom]
     missed = [episode for episode in episodes if not episode.saw_event]
-    return Rehearsal(
+    return OracleCheck(
         episodes=len(episodes),
         saw_event=len(episodes) - len(missed),
         answered=sum(episode.trajectory.answer is not None for episode in episodes),
@@ -68,16 +68,16 @@ def rehearse(system: System, turns: Turns, recipe: ToyRecipe) -> Rehearsal:
     )
 
 
-def _play(system: System, turns: Turns, recipe: ToyRecipe, count: int) -> list[Played]:
+def _play(system: System, turns: Turns, recipe: ToyRecipe, count: int) -> list[SampledEpisode]:
     shown = {path_of(scene): scene for scene in scenes("demonstrations", count, recipe.seed, recipe.world)}
     source = SceneSource(shown, recipe.world)
 
-    async def run() -> list[Played]:
+    async def run() -> list[SampledEpisode]:
         episodes = []
         for number, (path, scene) in enumerate(shown.items()):
             qa = row_of(scene, path, "demonstrations")
             trajectory = await play(system, oracle_policy(turns), qa, source, source, rollout_index=number % 8)
-            episodes.append(Played(qa, trajectory, reward=0.0, acc=0.0, well_formed=True))
+            episodes.append(SampledEpisode(qa, trajectory, reward=0.0, acc=0.0, well_formed=True))
         return episodes
 
     return asyncio.run(run())
@@ -100,7 +100,7 @@ def episodes_digest(system: System, turns: Turns, recipe: ToyRecipe) -> str:
     return hashlib.sha256(json.dumps(episodes).encode()).hexdigest()[:16]
 
 
-def _described(missed: Played) -> str:
+def _described(missed: SampledEpisode) -> str:
     """Describe the frames that an episode should have shown, and those it did."""
     trajectory = missed.trajectory
     times = sorted({frame.time for turn in trajectory.turns for frame in frames_by(turn)})
@@ -113,7 +113,7 @@ def _described(missed: Played) -> str:
     )
 
 
-def check_oracle(system: System, turns: Turns, recipe: ToyRecipe) -> Rehearsal:
+def check_oracle(system: System, turns: Turns, recipe: ToyRecipe) -> OracleCheck:
     """Rehearse, and refuse a design that can't pass the gate.
 
     Raises:

@@ -16,7 +16,7 @@ from agentic_video.utils.errors import SetupError
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSummary:
     """How some episodes searched; None where no episode tells.
 
     Attributes:
@@ -40,7 +40,7 @@ class Searched:
 HEADER = ("episodes", "accuracy", "looks", "first look follows", "looks again", "second look follows", "found")
 
 
-def summarize(records: Iterable[Record]) -> Searched | None:
+def summarize(records: Iterable[Record]) -> SearchSummary | None:
     """Figures of some episodes; None if none of them had to search."""
     figures: list[SearchFigures] = []
     right: list[float] = []
@@ -51,7 +51,7 @@ def summarize(records: Iterable[Record]) -> Searched | None:
     if not figures:
         return None
     missed = [one for one in figures if one.missed_first]
-    return Searched(
+    return SearchSummary(
         episodes=len(figures),
         accuracy=statistics.fmean(right),
         looks=statistics.fmean(one.looks for one in figures),
@@ -67,7 +67,7 @@ def _share(values: Iterable[bool | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def cells(searched: Searched) -> list[str]:
+def cells(searched: SearchSummary) -> list[str]:
     """Cells of a table row, in the order of :data:`HEADER`."""
     shares = (searched.first_follows, searched.again, searched.second_follows, searched.found)
     return [
@@ -78,7 +78,7 @@ def cells(searched: Searched) -> list[str]:
     ]
 
 
-def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
+def by_steps(folder: Path, width: int) -> list[tuple[str, SearchSummary]]:
     """Figures of a run's training episodes, ``width`` steps together.
 
     Raises:
@@ -101,7 +101,7 @@ def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
     return lines
 
 
-def table(lines: Sequence[tuple[str, Searched]]) -> str:
+def table(lines: Sequence[tuple[str, SearchSummary]]) -> str:
     """A Markdown table, a row per group of steps."""
     rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(one)] for steps, one in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -405,7 +405,7 @@ def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | No
     return Sizes(
         gpus=trainer.nnodes * trainer.n_gpus_per_node if gpus is None else gpus,
         ulysses=part.actor.ulysses_sequence_parallel_size,
-        # the update's is said once, whoever follows it
+        # the update's value is listed once; others may follow it
         micro_tokens={
             f"{name}.{tokens}": block[tokens]
             for name, block, dynamic, tokens in budgets

@@ -161,7 +161,7 @@ def block_bytes(shape: ModelShape) -> int:
 
 
 def decoder_bytes(tokens: int, shape: ModelShape, *, checkpointed: bool = True) -> int:
-    """The decoder's activations: with gradient checkpointing each layer's input in bfloat16, else all of every layer."""
+    """The decoder's activations: with gradient checkpointing each layer's bfloat16 input, else all of every layer."""
     kept = shape.text.hidden * BF16 if checkpointed else layer_bytes(shape)
     return tokens * (shape.text.layers * kept + TAIL_HIDDEN * shape.text.hidden)
 

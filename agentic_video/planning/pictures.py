@@ -156,7 +156,7 @@ def check_size_factor(system: System, rules: ProcessorRules) -> None:
     Raises:
         SetupError: It doesn't.
     """
-    has = is_dataclass(system) and any(one.name == "size_factor" for one in fields(system))
+    has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
     if has and system.size_factor != rules.side:
         raise SetupError(
             f"agentic_video.system.size_factor={system.size_factor}: the checkpoint's processor makes sides multiples "

@@ -118,7 +118,7 @@ class Plan:
     @property
     def verdict(self) -> Verdict:
         """The worst of its phases and findings."""
-        found = [*(phase.verdict for phase in (*self.gpu, *self.host)), *(one.verdict for one in self.findings)]
+        found = [*(phase.verdict for phase in (*self.gpu, *self.host)), *(finding.verdict for finding in self.findings)]
         return max(found, key=VERDICTS.index)
 
 
@@ -191,7 +191,7 @@ def update_moments(job: RunSpec) -> dict[str, dict[str, float]]:
         return _states(job, gradients=trained if job.accumulates else min(trained, max(0, done)))
 
     def units(parameters: int, reduced: int) -> dict[str, float]:
-        """Of FSDP2: the root and a unit that runs, and with gradients to be reduced those bytes beside it."""
+        """FSDP2's root and a running unit, with the bytes of gradients to be reduced."""
         gathered = memory.root_bytes(shape, fused=fused) + memory.gathered_bytes(parameters, job.shards)
         return {"gathered units": gathered + (0 if lora else reduced)}
 
@@ -251,13 +251,13 @@ def update_moments(job: RunSpec) -> dict[str, dict[str, float]]:
 
 def update_phase(job: RunSpec) -> Phase:
     """The actor's update at its worst moment (:func:`update_moments`), with contexts and a sleeping engine."""
-    beside: dict[str, float] = {"contexts": CONTEXTS}
+    others: dict[str, float] = {"contexts": CONTEXTS}
     if job.sleeps:
-        beside["sleeping engine"] = ASLEEP
+        others["sleeping engine"] = ASLEEP
     else:
-        beside["engine"] = job.utilization * job.machines.gpu_bytes
+        others["engine"] = job.utilization * job.machines.gpu_bytes
     name, worst = max(update_moments(job).items(), key=lambda moment: sum(moment[1].values()))
-    return Phase(f"training, {name}", {**worst, **beside}, job.machines.gpu_bytes)
+    return Phase(f"training, {name}", {**worst, **others}, job.machines.gpu_bytes)
 
 
 def _between(job: RunSpec) -> dict[str, float]:
@@ -443,7 +443,7 @@ def _parallel(job: RunSpec) -> Change | None:
     size = 2 * job.tensor_parallel
     pools = [job.machines, *([job.pool] if job.pool else [])]
     server = size * job.data_parallel
-    if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % server for one in pools):
+    if job.shape.text.heads % size or any(size > min(pool.gpus, pool.per_node) or pool.gpus % server for pool in pools):
         return None
     return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
 
@@ -522,7 +522,7 @@ def mended(job: RunSpec, remedies: Sequence[Remedy], fits: Callable[[RunSpec], b
     else:
         return ()
     for remedy in list(taken[:-1]):
-        fewer = [one for one in taken if one is not remedy]
+        fewer = [kept for kept in taken if kept is not remedy]
         if fits(applied(fewer)[1]):
             taken = fewer
     return applied(taken)[0]
@@ -550,9 +550,9 @@ def _beyond(job: RunSpec) -> Iterator[Finding]:
             )
     if (engine := engine_of(job)).longest < 1:
 
-        def holds(one: RunSpec) -> bool:
-            plays = [rollout_phase(one).verdict, *([pool_phase(one).verdict] if one.pool else [])]
-            return engine_of(one).longest >= 1 and set(plays) == {"fits"}
+        def holds(changed: RunSpec) -> bool:
+            plays = [rollout_phase(changed).verdict, *([pool_phase(changed).verdict] if changed.pool else [])]
+            return engine_of(changed).longest >= 1 and set(plays) == {"fits"}
 
         changes = mended(job, (_offloaded, _sharded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
         yield Finding(

@@ -1,5 +1,6 @@
 """A plan as text and as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig
@@ -94,14 +95,8 @@ def values_of(plan: Plan) -> dict[str, Any]:
     """A plan for programs: bytes and seconds as plain numbers."""
     job = plan.job
 
-    def phase(one: Phase) -> dict[str, Any]:
-        return {
-            "name": one.name,
-            "verdict": one.verdict,
-            "total": one.total,
-            "capacity": one.capacity,
-            "parts": one.parts,
-        }
+    def values(phases: Sequence[Phase]) -> list[dict[str, Any]]:
+        return [{**vars(phase), "verdict": phase.verdict, "total": phase.total} for phase in phases]
 
     return {
         "verdict": plan.verdict,
@@ -112,8 +107,8 @@ def values_of(plan: Plan) -> dict[str, Any]:
         "gpu_bytes": job.machines.gpu_bytes,
         "host_bytes": job.machines.host_bytes,
         "nodes": job.machines.nodes,
-        "gpu": [phase(one) for one in plan.gpu],
-        "host": [phase(one) for one in plan.host],
+        "gpu": values(plan.gpu),
+        "host": values(plan.host),
         "engine": {
             "kv_bytes": plan.engine.kv,
             "longest_sequences": plan.engine.longest,
@@ -123,5 +118,5 @@ def values_of(plan: Plan) -> dict[str, Any]:
         "moved_bytes": {hop.name: hop.bytes for hop in plan.hops},
         "stock_moved_bytes": {hop.name: hop.bytes for hop in plan.stock_hops},
         "seconds": plan.seconds,
-        "findings": [{"verdict": one.verdict, "text": one.text, "changes": list(one.changes)} for one in plan.findings],
+        "findings": [{**vars(finding), "changes": list(finding.changes)} for finding in plan.findings],
     }

@@ -196,7 +196,7 @@ def loading_parts(job: RunSpec) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Processed frames of an engine: those its cache holds, those of its questions in a step, and bytes of the latter."""
+    """Processed frames of an engine: those in its cache, those of its questions in a step, bytes of the latter."""
 
     holds: int
     wants: int

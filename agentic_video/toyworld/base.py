@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
 from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.checks import check_counts, check_rate, check_world
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
     FAMILIES,
@@ -75,18 +75,12 @@ class BaseRecipe:
     world: WorldRecipe = field(
         default_factory=lambda: WorldRecipe(mixture=(("colour", 0.6), ("beside", 0.2), ("overview", 0.2)))
     )
-    reading: int = 2000
-    reading_steps: int = 200
-    reading_batch: int = 32
-    learning_rate: float = 3e-3
-    threads: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_world(self.world)
-        check_counts(self, "reading", "reading_batch", "threads")
-        check_counts(self, "reading_steps", "seed", least=0)
-        check_rate(self)
+    reading: PositiveInt = 2000
+    reading_steps: NonNegativeInt = 200
+    reading_batch: PositiveInt = 32
+    learning_rate: PositiveFloat = 3e-3
+    threads: PositiveInt = 1
+    seed: NonNegativeInt = 0
 
 
 def answer_text(word: str) -> str:

@@ -68,11 +68,11 @@ def ensure(
         if not cache.folder_of(system.name, facts).is_dir():
             cache.check_unfit(system.name, facts)
             print(f"[toyworld] {check_oracle(taught(system), turns, recipe)}", flush=True)
-    # The videos are written by processes of their own, beside what is trained here.
+    # Other processes write the videos while this one trains.
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(ensure_world, recipe, cache) if data or turns else None
         if writing and cache.dry:
-            writing.result()  # what is missing is said in order
+            writing.result()  # missing builds are printed in order
         clip = None
         if recipe.clip:
             facts = {"world": asdict(recipe.world), "seed": recipe.seed}

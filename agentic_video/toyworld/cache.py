@@ -39,7 +39,7 @@ LOCK_FILE = ".lock"
 """File in a build that is being made; its maker holds its lock."""
 SHIPPED = Path(__file__).parent / "shipped"
 """The models of the default job, small and the same on every machine; most recipes share the base model.
-``python -m agentic_video.toyworld.ship`` builds them again."""
+``python -m agentic_video.toyworld.ship RECIPE`` builds them again."""
 MOST_REASONS = 3
 """Most differences from an earlier build that are reported."""
 VALUE_CHARACTERS = 40
@@ -151,7 +151,7 @@ def _in_hand(building: Path) -> Iterator[None]:
     with (building / LOCK_FILE).open("wb", buffering=0) as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # before it is locked it is empty, and nobody's to remove
+            # until it is locked it is empty, and not to be removed
             file.write(b"held\n")
         yield
 
@@ -206,7 +206,7 @@ def reason(folder: Path, kind: str, facts: Facts) -> str:
     if nearest is None:
         return "the first one"
     if not nearest:
-        return "made anew by this version"
+        return "made again by this version"
     more = f" and {len(nearest) - MOST_REASONS} more" if len(nearest) > MOST_REASONS else ""
     return "; ".join(nearest[:MOST_REASONS]) + more
 
@@ -263,7 +263,7 @@ def taught(system: System) -> System:
     if is_dataclass(weights):
         cls: Any = type(weights)
         changes["weights"] = cls()
-    if any(one.name == "train_asides" for one in fields(system)):  # type: ignore[arg-type]
+    if any(field.name == "train_asides" for field in fields(system)):  # type: ignore[arg-type]
         changes["train_asides"] = False
     return replace(system, **changes) if changes else system  # type: ignore[type-var]
 
@@ -279,10 +279,10 @@ def own_code(*things: object) -> dict[str, str]:
         if not file or top == __name__.partition(".")[0] or top in sys.stdlib_module_names:
             continue
         folder = Path(file).resolve().parent
-        beside = folder.glob("*.py") if folder.name != "site-packages" else [Path(file)]
+        neighbours = folder.glob("*.py") if folder.name != "site-packages" else [Path(file)]
         while (folder / "__init__.py").is_file():
-            beside, folder = folder.rglob("*.py"), folder.parent
-        for code in sorted(beside):
+            neighbours, folder = folder.rglob("*.py"), folder.parent
+        for code in sorted(neighbours):
             found[str(code.relative_to(folder))] = hashlib.sha256(code.read_bytes()).hexdigest()[:16]
     return found
 

@@ -145,7 +145,7 @@ def model_config(recipe: ClipRecipe, vocabulary: int, end: int) -> dict[str, Any
                 "mlp_ratio": 2.0,
                 "pool_type": "eos",
                 "eos_id": end,
-                "hf_tokenizer_name": "local",  # any name: for a folder, the tokenizer beside the weights is used
+                "hf_tokenizer_name": "local",  # any name: for a folder, the tokenizer next to the weights is used
             },
         },
         "preprocess_cfg": {

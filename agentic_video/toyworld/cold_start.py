@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from agentic_video.evaluation.model import TAUGHT
 from agentic_video.rollout.tokens import TokenLimits, TokenSequence
@@ -21,7 +22,6 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
-from agentic_video.toyworld.checks import check_counts, check_rate, check_shares
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns, asides_of
@@ -29,7 +29,7 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_looks
-from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, WorldRecipe
+from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, Share, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 
@@ -68,27 +68,21 @@ class ColdStartRecipe:
         search: Demonstrations of questions that don't say when to look.
     """
 
-    demonstrations: int = 2000
-    aim_error_rate: float = 0.65
-    habit: int = 10
-    direct: float = 0.04
-    drop_thought_rate: float = 0.0
-    aiming_steps: int = 200
-    aiming_batch: int = 64
-    random_aim_rate: float = 0.5
-    steps: int = 300
-    batch: int = 32
-    kept: int = 16
-    learning_rate: float = 2e-3
-    threads: int = 1
-    seed: int = 0
+    demonstrations: PositiveInt = 2000
+    aim_error_rate: Share = 0.65
+    habit: NonNegativeInt = 10
+    direct: Share = 0.04
+    drop_thought_rate: Share = 0.0
+    aiming_steps: NonNegativeInt = 200
+    aiming_batch: PositiveInt = 64
+    random_aim_rate: Share = 0.5
+    steps: NonNegativeInt = 300
+    batch: PositiveInt = 32
+    kept: NonNegativeInt = 16
+    learning_rate: PositiveFloat = 2e-3
+    threads: PositiveInt = 1
+    seed: NonNegativeInt = 0
     search: SearchRecipe = field(default_factory=SearchRecipe)
-
-    def __post_init__(self) -> None:
-        check_counts(self, "demonstrations", "aiming_batch", "batch", "threads")
-        check_counts(self, "habit", "aiming_steps", "steps", "kept", "seed", least=0)
-        check_shares(self, "aim_error_rate", "direct", "drop_thought_rate", "random_aim_rate")
-        check_rate(self)
 
 
 @dataclass(frozen=True)
@@ -172,7 +166,7 @@ def make_demonstrations(
         RuntimeError: An episode ended without an answer.
     """
     chat_format = chat_format_of(model, tokenizer)
-    beside: list[Demonstration] = []
+    side_queries: list[Demonstration] = []
     rng = np.random.default_rng([recipe.seed, 2])
     shown = {path_of(scene): scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)}
     source = SceneSource(shown, world)
@@ -191,18 +185,18 @@ def make_demonstrations(
             asides=asides_of(turns),
         )
         for aside in played.aside_sequences:
-            beside.extend(_record(model, [aside], range(1)))
+            side_queries.extend(_record(model, [aside], range(1)))
         return _record(model, played.sequences, plan.trained)
 
     async def demonstrate_all() -> list[Demonstration]:
         # The number of the rollout matters to systems that show each member of a group something else.
         return [
-            one
+            demonstration
             for number, (path, scene) in enumerate(shown.items())
-            for one in await demonstrate(row_of(scene, path, "demonstrations"), scene, number % 8)
+            for demonstration in await demonstrate(row_of(scene, path, "demonstrations"), scene, number % 8)
         ]
 
-    return asyncio.run(demonstrate_all()), beside
+    return asyncio.run(demonstrate_all()), side_queries
 
 
 def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> list[Demonstration]:
@@ -273,13 +267,15 @@ def make_cold_start(
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
-    demonstrations, beside = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
+    demonstrations, side_queries = make_demonstrations(
+        model, tokenizer, system, limits, turns, world, recipe, world_seed
+    )
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe, world_seed)
-    lengths = [len(one.ids) for one in demonstrations]
-    said_beside = f", {len(beside)} replies beside them" if beside else ""
+    lengths = [len(demonstration.ids) for demonstration in demonstrations]
+    replies = f", {len(side_queries)} replies to side queries" if side_queries else ""
     print(
         f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
-        f"(at most {max(lengths)}){said_beside}, {time.monotonic() - started:.1f} s",
+        f"(at most {max(lengths)}){replies}, {time.monotonic() - started:.1f} s",
         flush=True,
     )
     train(
@@ -297,7 +293,7 @@ def make_cold_start(
         [
             DemonstrationSet(demonstrations, recipe.batch),
             DemonstrationSet(aiming, recipe.kept),
-            DemonstrationSet(beside, recipe.batch if beside else 0),
+            DemonstrationSet(side_queries, recipe.batch if side_queries else 0),
         ],
         tokenizer.pad_token_id,
         phase=f"{system.name}'s demonstrations",

@@ -44,7 +44,7 @@ def stage_parser(module: str, description: str | None, profile: str) -> argparse
 
 
 def print_paths(paths: Mapping[str, Path | None]) -> None:
-    """Print one path per line after its name, for the launcher; None is left out."""
+    """Print one path per line after its name, for the launcher; None prints nothing."""
     for name, path in paths.items():
         if path is not None:
             print(f"{name}: {path}")
@@ -73,7 +73,7 @@ def run_builder(main: Callable[[], None]) -> NoReturn:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     """End a build, first the processes of its pools."""
-    # What a pool's threads say about that helps nobody.
+    # The pool's threads would complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # Those that write come before those that wait for them: what is half built is removed as soon as these end.
     for child in reversed(psutil.Process().children(recursive=True)):

@@ -104,8 +104,7 @@ def main() -> None:
     limits = episode_limits(config.data, settings)
     with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
         if arguments.no_data:
-            # A few records don't teach the base model a grammar: records of one's own are learnt by the one that
-            # speaks it.
+            # A few custom records don't teach the base model a grammar: the cold start learns from them.
             print_paths({"model": ensure(settings.system, limits, recipe, cache).model})
             return
         train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)

@@ -23,12 +23,14 @@ width, 3)."""
 
 def pixels_of(shown: Sequence[Visual]) -> list[npt.NDArray[np.uint8]]:
     """Pixels of images and clips."""
-    return [np.stack([frame.image for frame in one.frames]) if isinstance(one, Clip) else one.image for one in shown]
+    return [
+        np.stack([frame.image for frame in part.frames]) if isinstance(part, Clip) else part.image for part in shown
+    ]
 
 
 def seconds_of(shown: Sequence[Visual]) -> list[float]:
     """Seconds from one temporal patch of each clip to the next."""
-    return [seconds_per_patch(one.times) for one in shown if isinstance(one, Clip)]
+    return [seconds_per_patch(clip.times) for clip in shown if isinstance(clip, Clip)]
 
 
 def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np.float32]:
@@ -172,11 +174,11 @@ def _positions_with_clips(model: Any, ids: Sequence[int], images: Images, second
     side, config = FAMILIES[family_of(model)].patch_side, model.config
     tokens = {"image_token": config.image_token_id, "video_token": config.video_token_id}
     grids = [
-        [-(-len(one) // TEMPORAL_PATCH) if one.ndim == 4 else 1, one.shape[-3] // side, one.shape[-2] // side]
-        for one in images
+        [-(-len(image) // TEMPORAL_PATCH) if image.ndim == 4 else 1, image.shape[-3] // side, image.shape[-2] // side]
+        for image in images
     ]
-    clips = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 4]
-    alone = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 3]
+    clips = [grid for grid, image in zip(grids, images, strict=True) if image.ndim == 4]
+    alone = [grid for grid, image in zip(grids, images, strict=True) if image.ndim == 3]
     if family_of(model) == "qwen2_5_vl":
         rate = config.vision_config.tokens_per_second
         timed = [(grid, step * rate) for grid, step in zip(clips, seconds, strict=True)]

@@ -3,13 +3,14 @@
 GRPO can't repair a model that writes no call or can't read frames: it collapses to guessing."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from pydantic import FiniteFloat
 
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.model import episode_seeds
@@ -90,18 +91,13 @@ class GateLimits:
         signs: Least share of arrows named correctly, of first frames and of looks, where events must be searched.
     """
 
-    grammar: float = 0.8
-    perception: float = 0.75
-    margin: float = 0.15
-    max_accuracy: float = 0.8
-    saw_event: float = 0.15
-    refused: float = 0.1
-    signs: float = 0.85
-
-    def __post_init__(self) -> None:
-        for name, limit in asdict(self).items():
-            if math.isnan(limit):  # everything would pass it
-                raise ValueError(f"{name} must be a number, got {limit}")
+    grammar: FiniteFloat = 0.8
+    perception: FiniteFloat = 0.75
+    margin: FiniteFloat = 0.15
+    max_accuracy: FiniteFloat = 0.8
+    saw_event: FiniteFloat = 0.15
+    refused: FiniteFloat = 0.1
+    signs: FiniteFloat = 0.85
 
 
 @dataclass(frozen=True)
@@ -220,40 +216,42 @@ def _share(chosen: Sequence[bool]) -> float:
 
 def _signs(episodes: Sequence[SampledEpisode]) -> dict[str, float]:
     """See :class:`GateReport`."""
-    searched = [one for one in episodes if one.qa.extra["kind"] in SEARCH_KINDS]
-    named = [signs_named(one.trajectory, float(one.qa.extra["event_time"])) for one in searched]
+    searched = [episode for episode in episodes if episode.qa.extra["kind"] in SEARCH_KINDS]
+    named = [signs_named(episode.trajectory, float(episode.qa.extra["event_time"])) for episode in searched]
     return {
         place: _share([true for before, true in chain.from_iterable(named) if before == place])
         for place in (("first frames", "looks") if searched else ())
     }
 
 
+def _right_by_kind(episodes: Sequence[SampledEpisode]) -> dict[str, float]:
+    by_kind: dict[str, list[bool]] = {}
+    for episode in sorted(episodes, key=lambda episode: episode.qa.extra["kind"]):
+        by_kind.setdefault(episode.qa.extra["kind"], []).append(episode.right)
+    return {kind: _share(right) for kind, right in by_kind.items()}
+
+
 def summarize(episodes: Sequence[SampledEpisode], guessing: float) -> GateReport:
     """Figures of played episodes."""
-    needing = [one for one in episodes if one.needs_zoom]
-    saw = [one for one in needing if one.saw_event]
-    zoomed = [one.reward for one in needing if one.zoomed]
-    kinds = sorted({one.qa.extra["kind"] for one in episodes})
+    needing = [episode for episode in episodes if episode.needs_zoom]
+    saw = [episode for episode in needing if episode.saw_event]
+    zoomed = [episode.reward for episode in needing if episode.zoomed]
     return GateReport(
         episodes=len(episodes),
-        accuracy=_share([one.right for one in episodes]),
-        grammar=_share([one.zoomed and one.trajectory.answer is not None for one in needing]),
-        answered=_share([one.trajectory.answer is not None for one in episodes]),
-        well_formed=_share([one.well_formed for one in episodes]),
-        zoom_rate=_share([one.zoomed for one in needing]),
-        saw_event=_share([one.saw_event for one in needing]),
-        perception=_share([one.right for one in saw]),
-        refused=sum(one.trajectory.illegal_calls for one in episodes) / len(episodes) if episodes else 0.0,
+        accuracy=_share([episode.right for episode in episodes]),
+        grammar=_share([episode.zoomed and episode.trajectory.answer is not None for episode in needing]),
+        answered=_share([episode.trajectory.answer is not None for episode in episodes]),
+        well_formed=_share([episode.well_formed for episode in episodes]),
+        zoom_rate=_share([episode.zoomed for episode in needing]),
+        saw_event=_share([episode.saw_event for episode in needing]),
+        perception=_share([episode.right for episode in saw]),
+        refused=sum(episode.trajectory.illegal_calls for episode in episodes) / len(episodes) if episodes else 0.0,
         zoom_reward=sum(zoomed) / len(zoomed) if zoomed else 0.0,
         guess_reward=guessing,
         signs=_signs(needing),
-        by_kind={kind: _share([one.right for one in episodes if one.qa.extra["kind"] == kind]) for kind in kinds},
-        perception_by_kind={
-            kind: _share([one.right for one in saw if one.qa.extra["kind"] == kind])
-            for kind in kinds
-            if any(one.qa.extra["kind"] == kind for one in saw)
-        },
-        ends={reason: _share([one.trajectory.end == reason for one in episodes]) for reason in EndReason},
+        by_kind=_right_by_kind(episodes),
+        perception_by_kind=_right_by_kind(saw),
+        ends={reason: _share([episode.trajectory.end == reason for episode in episodes]) for reason in EndReason},
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pydantic import NonNegativeInt, PositiveInt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -28,7 +29,6 @@ from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoP
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.checks import check_counts
 
 FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
 
@@ -150,16 +150,14 @@ class ModelRecipe:
     """
 
     family: FamilyName = "qwen2_5_vl"
-    hidden: int = 64
-    layers: int = 2
-    heads: int = 2
-    vision_hidden: int = 32
-    vision_heads: int = 2
-    seed: int = 0
+    hidden: PositiveInt = 64
+    layers: PositiveInt = 2
+    heads: PositiveInt = 2
+    vision_hidden: PositiveInt = 32
+    vision_heads: PositiveInt = 2
+    seed: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_counts(self, "hidden", "layers", "heads", "vision_hidden", "vision_heads")
-        check_counts(self, "seed", least=0)
         for width, heads in (("hidden", "heads"), ("vision_hidden", "vision_heads")):
             if getattr(self, width) % getattr(self, heads):
                 raise ValueError(
@@ -342,7 +340,7 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     reloaded = AutoTokenizer.from_pretrained(folder)
     sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"
     if len(reloaded) != len(tokenizer) or reloaded(sample)["input_ids"] != tokenizer(sample)["input_ids"]:
-        raise RuntimeError("the saved tokenizer differs from the one that was trained with")
+        raise RuntimeError("the saved tokenizer differs from that of the training")
     processor = Qwen2_5_VLProcessor if family_of(model) == "qwen2_5_vl" else Qwen3VLProcessor
     processor(
         image_processor=image_processor(family_of(model)),

@@ -103,7 +103,7 @@ def main() -> None:
     system, limits, recipe = taught(settings.system), episode_limits(config.data, settings), toy_recipe(config)
     turns = turns_of(system, recipe.oracle)
     with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
-        # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
+        # KTO starts from the cold start, as GRPO's laptop profile does
         paths = ensure(system, limits, recipe, cache)
         if arguments.no_data:
             print_paths({"model": paths.model})

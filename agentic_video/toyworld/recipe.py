@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import NonNegativeInt, PositiveInt
 
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.systems.base import System
 from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.checks import check_counts, check_world
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateLimits
 from agentic_video.toyworld.model import ModelRecipe
@@ -39,24 +39,19 @@ class ToyRecipe:
         shipped: Use models that come with the package if they equal what would be built; False builds them.
     """
 
-    train: int = 320
-    heldout: int = 192
-    seed: int = 0
+    train: PositiveInt = 320
+    heldout: PositiveInt = 192
+    seed: NonNegativeInt = 0
     oracle: str = ""
     clip: bool = False
     verifier: bool = False
-    attempts: int = 3
+    attempts: PositiveInt = 3
     shipped: bool = True
     world: WorldRecipe = field(default_factory=WorldRecipe)
     model: ModelRecipe = field(default_factory=ModelRecipe)
     base: BaseRecipe = field(default_factory=BaseRecipe)
     cold_start: ColdStartRecipe = field(default_factory=ColdStartRecipe)
     gate: GateLimits = field(default_factory=GateLimits)
-
-    def __post_init__(self) -> None:
-        check_counts(self, "train", "heldout", "attempts")
-        check_counts(self, "seed", least=0)
-        check_world(self.world)
 
 
 def first_view_counts(system: System) -> tuple[int, ...]:

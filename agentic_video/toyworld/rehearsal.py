@@ -123,7 +123,7 @@ def check_oracle(system: System, turns: Turns, recipe: ToyRecipe) -> OracleCheck
     if found.share < LEAST_SEEN and recipe.gate.saw_event:
         raise GateError(
             f"{system.name}: {found}. Its tool shows other frames than its oracle asks for, or its oracle asks for "
-            "others: mend the one that is wrong. If right looks are meant to miss: "
+            "others: mend either. If right looks are meant to miss: "
             "++agentic_video.toyworld.gate.saw_event=0"
         )
     return found

@@ -62,7 +62,7 @@ class SceneSource(DrawnSource):
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """:meth:`asimilarities`, and for each two frames 1 if they show the same colours (or none), else 0."""
         shown = [self._colours(path, index) for index in indices]
-        alike = [[float(one == other) for other in shown] for one in shown]
+        alike = [[float(colours == others) for others in shown] for colours in shown]
         relevance = await self.asimilarities(path, indices, prompt)
         return np.array(relevance, np.float32), np.array(alike, np.float32).reshape(len(shown), len(shown))
 

@@ -44,7 +44,7 @@ class ScriptedTokens(TokenPolicy):
     async def ask(self, request: AsideRequest) -> Aside:
         """Answer a side query; its sequence is kept whether it is trained on or not."""
         if self._asides is None:
-            raise EngineError("the oracle says nothing beside an episode: it needs a function 'asides'")
+            raise EngineError("the oracle answers no side queries: add a function 'asides'")
         chat_format, limits, system = self._written
         said = written_ids(self._asides(self._qa, request), chat_format, request.stop)
         beside = TokenPolicy(ScriptEngine([said]), chat_format, limits, system)

@@ -22,6 +22,7 @@ from agentic_video.toyworld.world import (
     STRETCH,
     STRETCHES,
     Scene,
+    Share,
     span_of,
     way,
 )
@@ -43,14 +44,9 @@ class SearchRecipe:
         opening: The first turn looks at the signpost, for systems that show nothing before it.
     """
 
-    second_look: float = 0.4
-    reads: float = 0.4
+    second_look: Share = 0.4
+    reads: Share = 0.4
     opening: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("second_look", "reads"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"search.{name} must be a share from 0 to 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -50,15 +50,15 @@ def summarize(records: Iterable[Record]) -> SearchSummary | None:
             right.append(float(record.rewards.get("acc", 0.0)))
     if not figures:
         return None
-    missed = [one for one in figures if one.missed_first]
+    missed = [episode for episode in figures if episode.missed_first]
     return SearchSummary(
         episodes=len(figures),
         accuracy=statistics.fmean(right),
-        looks=statistics.fmean(one.looks for one in figures),
-        first_follows=_share([one.first_follows for one in figures]),
-        again=_share([one.second_follows is not None for one in missed]),
-        second_follows=_share([one.second_follows for one in figures]),
-        found=statistics.fmean(one.found for one in figures),
+        looks=statistics.fmean(episode.looks for episode in figures),
+        first_follows=_share([episode.first_follows for episode in figures]),
+        again=_share([episode.second_follows is not None for episode in missed]),
+        second_follows=_share([episode.second_follows for episode in figures]),
+        found=statistics.fmean(episode.found for episode in figures),
     )
 
 
@@ -103,7 +103,7 @@ def by_steps(folder: Path, width: int) -> list[tuple[str, SearchSummary]]:
 
 def table(lines: Sequence[tuple[str, SearchSummary]]) -> str:
     """A Markdown table, a row per group of steps."""
-    rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(one)] for steps, one in lines)]
+    rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(summary)] for steps, summary in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -57,7 +57,7 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
 
     def compute(share: int, connection: Connection) -> None:
         end_with_parent()
-        with contextlib.suppress(EOFError, ConnectionError):  # nobody asks any more
+        with contextlib.suppress(EOFError, ConnectionError):  # the parent has ended
             while True:
                 step = connection.recv()
                 model.zero_grad()
@@ -109,9 +109,9 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
 
 def _shared(like: list[torch.Tensor]) -> list[torch.Tensor]:
     """Zeros of the same shapes and type in memory shared with processes that are forked later."""
-    memory = mmap.mmap(-1, max(1, sum(one.numel() * one.element_size() for one in like)))
+    memory = mmap.mmap(-1, max(1, sum(weight.numel() * weight.element_size() for weight in like)))
     made, start = [], 0
-    for one in like:
-        made.append(torch.frombuffer(memory, dtype=one.dtype, count=one.numel(), offset=start).view(one.shape))
-        start += one.numel() * one.element_size()
+    for weight in like:
+        made.append(torch.frombuffer(memory, dtype=weight.dtype, count=weight.numel(), offset=start).view(weight.shape))
+        start += weight.numel() * weight.element_size()
     return made

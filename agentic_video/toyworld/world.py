@@ -8,14 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import av
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
+from pydantic import NonNegativeFloat, PositiveInt
 
 from agentic_video.types.row import Interval, windows_text
 from agentic_video.utils.units import clock
 from agentic_video.video.sampling import uniform_indices
+
+Share = Annotated[float, Ge(0), Le(1)]
 
 Kind = str
 """Kind of question: one of :data:`KINDS` or of :data:`INTERVAL_KINDS`."""
@@ -99,15 +104,15 @@ class WorldRecipe:
             ``marker`` can't.
     """
 
-    fps: int = 10
+    fps: PositiveInt = 10
     side: int = 56
     min_seconds: int = 40
     max_seconds: int = 59
-    overview_frames: int = 6
-    other_overviews: tuple[int, ...] = ()
-    hint: float = 0.4
-    open_ended: float = 0.0
-    mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.85), ("overview", 0.15))
+    overview_frames: PositiveInt = 6
+    other_overviews: tuple[PositiveInt, ...] = ()
+    hint: Share = 0.4
+    open_ended: Share = 0.0
+    mixture: tuple[tuple[Kind, NonNegativeFloat], ...] = (("colour", 0.85), ("overview", 0.15))
 
     def __post_init__(self) -> None:
         if self.side % 2 or self.side < 16:
@@ -118,8 +123,6 @@ class WorldRecipe:
         unknown = [kind for kind, _ in self.mixture if kind not in known]
         if unknown or not math.isclose(sum(share for _, share in self.mixture), 1.0, abs_tol=1e-6):
             raise ValueError(f"mixture must share 1.0 among {known}, got {self.mixture}")
-        if not 0 <= self.hint <= 1:
-            raise ValueError(f"hint must be a share from 0 to 1, got {self.hint}")
         least = STRETCHES[-1] * STRETCH + STRETCH - 1
         searched = [kind for kind in SEARCH_KINDS if kind in kinds_of(self)]
         if searched and self.max_seconds < least:

@@ -33,7 +33,7 @@ def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
     command = [sys.executable, "-m", "agentic_video.toyworld.write_world", str(folder), json.dumps(asked)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     said = done.stderr.strip().splitlines()
-    if done.returncode != REFUSED:  # a warning, or the trace of what nobody expected
+    if done.returncode != REFUSED:  # a warning, or an unexpected traceback
         sys.stderr.write(done.stderr)
     if done.returncode:
         why = said[-1] if said else f"status {done.returncode}"

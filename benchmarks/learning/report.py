@@ -21,7 +21,7 @@ SEARCHED = {
     "second_follows": "second looks that follow",
     "found": "episodes that find",
 }
-"""Figures of :class:`agentic_video.toyworld.search_report.SearchSummary` that are drawn, by name: looks, then shares."""
+"""Figures of :class:`agentic_video.toyworld.search_report.SearchSummary` in the plot: looks, then shares."""
 
 MOST = 0.8
 """Of looks and episodes, where a system has learnt to search."""

@@ -43,7 +43,9 @@ from tests.toyworld.conftest import laptop_setting
 
 FACTS = {"a": 1}
 NAME = f"thing-{content_key(FACTS)}"
-OUTDATED = "a shipped model is out of date: run python -m agentic_video.toyworld.ship and commit its files"
+OUTDATED = (
+    "a shipped model is out of date: run python -m agentic_video.toyworld.ship recipes/videozoomer and commit its files"
+)
 
 
 def facts_of(setting: Setting, system: System | None = None) -> Facts:
@@ -121,7 +123,7 @@ def test_the_reason_is_what_differs_from_the_nearest_build(tmp_path: Path) -> No
     Cache(tmp_path).once("thing-other", {"system": {"turns": 2, "name": "x"}}, lambda folder: None)
     like = f"thing-{content_key({'system': {'turns': 3, 'name': 'x'}})}"
     assert reason(tmp_path, "thing", {"system": {"turns": 2, "name": "x"}}) == f"system.turns is 2, 3 in {like}"
-    assert reason(tmp_path, "thing", {"system": {"turns": 3, "name": "x"}}) == "made anew by this version"
+    assert reason(tmp_path, "thing", {"system": {"turns": 3, "name": "x"}}) == "made again by this version"
     assert reason(tmp_path, "else", {}) == "the first one"
     many = reason(tmp_path, "thing", {"a": 1, "b": 2, "c": 3, "d": "x" * 50})
     assert many.endswith(" and 3 more") and many.startswith("a is 1, null in thing-")

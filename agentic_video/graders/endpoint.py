@@ -8,8 +8,9 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from pydantic import Field
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, api_key, connect, without_key
@@ -69,27 +70,16 @@ class EndpointConfig:
         temperature: Of sampling; null leaves it to the server, as reasoning models want it.
     """
 
-    base_url: str = ""
+    base_url: Annotated[str, Field(pattern="^((?i)https?://|$)")] = ""
     model: str = ""
     api_key_env: str = "OPENAI_API_KEY"
-    timeout: float = 60.0
-    max_retries: int = 3
-    retry_wait: float = 1.0
-    concurrency: int = 16
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    max_retries: Annotated[int, Field(ge=0)] = 3
+    retry_wait: Annotated[float, Field(ge=0)] = 1.0
+    concurrency: Annotated[int, Field(ge=1)] = 16
     on_failure: FailurePolicy = "drop_group"
-    max_tokens: int = 8
+    max_tokens: Annotated[int, Field(ge=0)] = 8
     temperature: float | None = 0.0
-
-    def __post_init__(self) -> None:
-        if self.base_url and not self.base_url.lower().startswith(("http://", "https://")):
-            raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
-        if not self.timeout > 0:
-            raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
-        for name in ("max_retries", "retry_wait", "max_tokens"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
 
 class Endpoint:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, UnreadableReply
 from agentic_video.graders.images import ImageFormat, data_url
@@ -26,16 +28,11 @@ class VerifierConfig(EndpointConfig):
         image_quality: Of ``jpeg``, 1 to 95.
     """
 
-    timeout: float = 120.0
-    concurrency: int = 8
-    max_tokens: int = 256
+    timeout: Annotated[float, Field(gt=0)] = 120.0
+    concurrency: Annotated[int, Field(ge=1)] = 8
+    max_tokens: Annotated[int, Field(ge=0)] = 256
     image_format: ImageFormat = "jpeg"
-    image_quality: int = 90
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.image_quality <= 95:
-            raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
+    image_quality: Annotated[int, Field(ge=1, le=95)] = 90
 
 
 class Verifier:

@@ -1,9 +1,10 @@
 """The overview: the frames that an agent sees first, and the config keys that the packaged systems share."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.systems.base import EpisodeView, OverviewKind, System
@@ -23,6 +24,10 @@ from agentic_video.video.sampling import (
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 RETRIEVAL_CANDIDATES = 128
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""Frames a second."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,6 @@ class VideoSystem(System):
     option_format: str = "{letter}. {text}"
     answer_match: MatchRule = "robust"
 
-    def __post_init__(self) -> None:
-        if not 0 < getattr(self, "overview_fps", 1.0) < math.inf:
-            raise ValueError(f"overview_fps must be a number above 0, got {self.overview_fps}")  # type: ignore[attr-defined]
-
     @property
     def overview_as(self) -> FramesAs:
         """The form in which the overview is shown."""
@@ -109,7 +110,7 @@ class PixelBoundedSystem(VideoSystem):
 
     min_pixels: int = 784
     max_pixels: int = 50_176
-    size_factor: int = 28
+    size_factor: Count = 28
 
     @property
     def view_budget(self) -> ViewBudget:

@@ -12,7 +12,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import System
@@ -54,17 +56,13 @@ class RewardConfig:
     path: str = ""
     name: str = ""
     mode: Mode = "replace"
-    weight: float = 1.0
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     reward_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    timeout: float = SCORE_TIMEOUT
+    timeout: Annotated[float, Field(ge=0)] = SCORE_TIMEOUT
 
     def __post_init__(self) -> None:
         if bool(self.path) != bool(self.name):
             raise ValueError(f"path and name belong together, got path {self.path!r} and name {self.name!r}")
-        if not math.isfinite(self.weight):
-            raise ValueError(f"weight must be a finite number, got {self.weight}")
-        if not self.timeout >= 0:
-            raise ValueError(f"timeout must not be negative, got {self.timeout}")
 
 
 @lru_cache(maxsize=8)

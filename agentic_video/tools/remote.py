@@ -6,7 +6,9 @@ The times' frames come from the frame store, like any tool's: only text comes ov
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, UnreadableReply
 from agentic_video.types.text import is_unicode
@@ -30,26 +32,16 @@ class RemoteConfig:
         max_times: More times are left out.
     """
 
-    url: str
+    url: Annotated[str, Field(pattern="^https?://")]
     name: str = "tool"
     api_key_env: str = "TOOL_API_KEY"
-    timeout: float = 30.0
-    max_retries: int = 1
-    retry_wait: float = 0.5
-    concurrency: int = 16
-    max_reply_bytes: int = 2**20
-    max_chars: int = 2_000
-    max_times: int = 8
-
-    def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url must begin with http:// or https://, got {self.url!r}")
-        for name in ("max_reply_bytes", "max_chars"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.max_times < 0:
-            raise ValueError(f"max_times must not be negative, got {self.max_times}")
-        self.endpoint()  # which checks the other numbers
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    max_retries: Annotated[int, Field(ge=0)] = 1
+    retry_wait: Annotated[float, Field(ge=0)] = 0.5
+    concurrency: Annotated[int, Field(ge=1)] = 16
+    max_reply_bytes: Annotated[int, Field(ge=1)] = 2**20
+    max_chars: Annotated[int, Field(ge=1)] = 2_000
+    max_times: Annotated[int, Field(ge=0)] = 8
 
     def endpoint(self) -> EndpointConfig:
         """The same for :class:`agentic_video.graders.endpoint.Endpoint`."""

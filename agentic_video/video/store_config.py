@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from agentic_video.utils.host import cpu_limit, memory_limit
 from agentic_video.video.damage import DAMAGED_SHARE, REPLACE_WITHIN
@@ -14,16 +16,6 @@ _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
 _LEAST_DECODE_BYTES, _MOST_DECODE_BYTES = 512 * 2**20, 8 * 2**30
-
-_LEAST_VALUES = {
-    "max_bytes": 0,
-    "workers": 1,
-    "max_readers": 0,
-    "disk_bytes": 0,
-    "decode_bytes": 1,
-    "max_pixels": 1,
-    "max_packets": 1,
-}
 
 
 @dataclass(frozen=True)
@@ -51,36 +43,22 @@ class StoreConfig:
         damaged_share: Share of a video's frames that may be damaged before the video is refused.
         square_pixels: Whether frames with non-square pixels (DVDs, broadcasts) are made as wide as players show them;
             otherwise they are left as stored, as most training code does.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
-    max_bytes: int | Literal["auto"] = 2 * 2**30
-    time_limit: float = 60.0
-    workers: int | Literal["auto"] = 4
-    max_readers: int = 16
+    max_bytes: Annotated[int, Field(ge=0)] | Literal["auto"] = 2 * 2**30
+    time_limit: Annotated[float, Field(gt=0)] = 60.0
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = 4
+    max_readers: Annotated[int, Field(ge=0)] = 16
     backend: Backend = "pyav"
     disk_folder: str = ""
-    disk_bytes: int = 64 * 2**30
+    disk_bytes: Annotated[int, Field(ge=0)] = 64 * 2**30
     ahead: bool = True
-    decode_bytes: int | Literal["auto"] = "auto"
-    max_pixels: int = Limits.pixels
-    max_packets: int = Limits.packets
-    replace_within: float = REPLACE_WITHIN
-    damaged_share: float = DAMAGED_SHARE
+    decode_bytes: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    max_pixels: Annotated[int, Field(ge=1)] = Limits.pixels
+    max_packets: Annotated[int, Field(ge=1)] = Limits.packets
+    replace_within: Annotated[float, Field(ge=0, allow_inf_nan=False)] = REPLACE_WITHIN
+    damaged_share: Annotated[float, Field(ge=0, le=1)] = DAMAGED_SHARE
     square_pixels: bool = False
-
-    def __post_init__(self) -> None:
-        for name, least in _LEAST_VALUES.items():
-            if (value := getattr(self, name)) != "auto" and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        if not self.time_limit > 0:
-            raise ValueError(f"time_limit must be positive seconds, got {self.time_limit}")
-        if not 0 <= self.replace_within < float("inf"):
-            raise ValueError(f"replace_within must be seconds of at least 0, got {self.replace_within}")
-        if not 0 <= self.damaged_share <= 1:
-            raise ValueError(f"damaged_share must lie between 0 and 1, got {self.damaged_share}")
 
     def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
         """Most bytes, and decoders, of a store on a machine with so many bytes and processors; 0: on this one."""

@@ -78,7 +78,6 @@ class SharpZoomer(VideoZoomer):
     own_words: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.frames_as == "video":
             raise ValueError("frames_as=video: a clip's frames are evenly spaced, and changes lie anywhere; use images")
 

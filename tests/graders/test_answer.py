@@ -21,6 +21,8 @@ from agentic_video.graders.answer import (
 from agentic_video.types.row import LETTERS, VideoQA
 from tests.growth import assert_linear
 
+BAR = " ¦ "
+"""Stands between the texts of a list."""
 CHINESE = ("红色", "蓝色", "绿色")
 """Red, blue, green."""
 OPTIONS = ("red", "green", "blue", "a grey cat")
@@ -125,23 +127,22 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
 
 
 ROBUST_RULE_RIGHT = (
-    "B", "b", " B\n", "B.", "B)", "(B)", "(b).", "[B]", "**B**", "`B`", '"B"', "$B$", "\uff22", "\\boxed{B}",
-    "\\boxed{\\text{B}}", "$\\boxed{\\textbf{B}}$", "Option B", "option (B)", "Answer: B", "The answer is B",
-    "The answer is: **B**.", "The correct answer is option B.", "So, the final answer is \\boxed{B}.", "B: green",
-    "B) Green.", "(B) green", "B.green", "B - green", "B green", "Option B: green", "B\n\ngreen", "B, green",
-    "B \u2013 green", "The answer is $\\boxed{B}$", "The final answer is: $\\boxed{\\text{B}}$.", "\u201cB\u201d",
-    "It is B.", "It\u2019s green.", "green", "GREEN!", "the green", "\\boxed{green}", "The answer is green.",
-    "the green one",
-)  # fmt: skip
+    'B ¦ b ¦  B\n ¦ B. ¦ B) ¦ (B) ¦ (b). ¦ [B] ¦ **B** ¦ `B` ¦ "B" ¦ $B$ ¦ \uff22 ¦ \\boxed{B} ¦ '
+    "\\boxed{\\text{B}} ¦ $\\boxed{\\textbf{B}}$ ¦ Option B ¦ option (B) ¦ Answer: B ¦ The answer is B ¦ "
+    "The answer is: **B**. ¦ The correct answer is option B. ¦ So, the final answer is \\boxed{B}. ¦ B: green ¦ "
+    "B) Green. ¦ (B) green ¦ B.green ¦ B - green ¦ B green ¦ Option B: green ¦ B\n\ngreen ¦ B, green ¦ "
+    "B \u2013 green ¦ The answer is $\\boxed{B}$ ¦ The final answer is: $\\boxed{\\text{B}}$. ¦ “B” ¦ It is B. ¦ "
+    "It\u2019s green. ¦ green ¦ GREEN! ¦ the green ¦ \\boxed{green} ¦ The answer is green. ¦ the green one"
+).split(BAR)
 ROBUST_RULE_WRONG = (
-    "A", "red", "The answer is A", "\\boxed{A}", "A. red", "B. red", "A. green", "(A) green", "A green",
-    "green (A)", "Option A: green", "A, green", "B, red", "The answer is $\\boxed{A}$", "A or B", "B or A",
-    "A B C D", "A. B. C. D.", "(A)(B)", "A, B", "B, A", "A, B, C", "$A$ $B$", "A/B", "AB", "B\nA", "B. or A.",
-    "\\boxed{A} \\boxed{B}", "\\boxed{B} \\boxed{A}", "A \\boxed{B}", "red, green", "red green", "green, no: red",
-    "The answer is A. The answer is B.", "any option", "all of them", "not B", "B is wrong", "not green",
-    "B. I am not sure", "It is not B but A", "", "   ", "()", ".", "E", "The answer is", "greenish", "\\boxed{B",
-    "\\boxed{}", "\u0412", "correct",
-)  # fmt: skip
+    "A ¦ red ¦ The answer is A ¦ \\boxed{A} ¦ A. red ¦ B. red ¦ A. green ¦ (A) green ¦ A green ¦ green (A) ¦ "
+    "Option A: green ¦ A, green ¦ B, red ¦ The answer is $\\boxed{A}$ ¦ A or B ¦ B or A ¦ A B C D ¦ A. B. C. D. ¦ "
+    "(A)(B) ¦ A, B ¦ B, A ¦ A, B, C ¦ $A$ $B$ ¦ A/B ¦ AB ¦ B\nA ¦ B. or A. ¦ \\boxed{A} \\boxed{B} ¦ "
+    "\\boxed{B} \\boxed{A} ¦ A \\boxed{B} ¦ red, green ¦ red green ¦ green, no: red ¦ "
+    "The answer is A. The answer is B. ¦ any option ¦ all of them ¦ not B ¦ B is wrong ¦ not green ¦ "
+    "B. I am not sure ¦ It is not B but A ¦  ¦     ¦ () ¦ . ¦ E ¦ The answer is ¦ greenish ¦ \\boxed{B ¦ "
+    "\\boxed{} ¦ \u0412 ¦ correct"
+).split(BAR)
 
 
 @pytest.mark.parametrize("prediction", [*ROBUST_RULE_RIGHT, *ROBUST_RULE_WRONG])
@@ -212,11 +213,7 @@ def test_robust_rule(prediction: str) -> None:
         ("\uff08B\uff09蓝色", CHINESE, "B"),
         ("答案\uff1aB", CHINESE, "B"),
         ("答案是B\u3002", CHINESE, "B"),
-        (
-            "所以\uff0c正确答案为蓝色",
-            CHINESE,
-            "B",
-        ),
+        ("所以\uff0c正确答案为蓝色", CHINESE, "B"),
         ("选B", CHINESE, "B"),
         ("A\u3001蓝色", CHINESE, None),
         ("A\u3001B", CHINESE, None),
@@ -233,13 +230,10 @@ def test_the_option_that_an_answer_names(prediction: str, options: tuple[str, ..
     assert right == ([named] if named else [])
 
 
-STRICT_RULE_RIGHT = (
-    "B", " B ", "B.", "(B)", "[B]",
-)  # fmt: skip
+STRICT_RULE_RIGHT = "B ¦  B  ¦ B. ¦ (B) ¦ [B]".split(BAR)
 STRICT_RULE_WRONG = (
-    "b", "B)", "(B", "(B).", "(B]", "B..", "B:", "B. green", "green", "**B**", "\\boxed{B}", "The answer is B",
-    "A", "AB", "A\nB", "",
-)  # fmt: skip
+    "b ¦ B) ¦ (B ¦ (B). ¦ (B] ¦ B.. ¦ B: ¦ B. green ¦ green ¦ **B** ¦ \\boxed{B} ¦ The answer is B ¦ A ¦ AB ¦ A\nB ¦ "
+).split(BAR)
 
 
 @pytest.mark.parametrize("prediction", [*STRICT_RULE_RIGHT, *STRICT_RULE_WRONG])
@@ -268,36 +262,16 @@ def test_every_rule_knows_the_bare_letter_and_no_answer(rule: MatchRule) -> None
     assert not match_choice(None, QA, rule)
 
 
-@pytest.mark.parametrize("rule", ["exact", "strict", "robust"])
-@pytest.mark.parametrize(
-    "answer", ["A " * 3000 + "B", "A" * 5000 + "\nB.", "A. " + " " * 5000 + "B.", " " * 5000 + "B"]
-)
-def test_what_stands_at_the_end_of_a_long_text_earns_nothing(rule: MatchRule, answer: str) -> None:
-    assert not match_choice(answer, QA, rule)
-
-
-def test_the_released_rule_reads_the_whole_answer() -> None:
+def test_the_released_rule_reads_the_whole_answer_the_others_its_beginning() -> None:
+    for rule in ("exact", "strict", "robust"):
+        assert not match_choice("A " * 3000 + "B", QA, rule) and not match_choice("A. " + " " * 5000 + "B.", QA, rule)
     assert match_choice("B." + "x" * 10**6, QA, "last_letter")
     assert match_choice("B." + "x" * 10**6, QA, "one_letter")
     assert not match_choice("x" + " " * 10**6 + "B", QA, "last_letter")  # the last 4,000 characters would be right
 
 
 PIECES = [
-    "A",
-    "B",
-    "C",
-    "D",
-    "a",
-    "b",
-    "(",
-    ")",
-    ".",
-    ":",
-    " ",
-    "\n",
-    ",",
-    "*",
-    "$",
+    *"ABCDab().: \n,*$",
     "{",
     "}",
     "\\boxed{",
@@ -333,40 +307,39 @@ def test_never_raises_and_at_most_one_letter_is_right(prediction: str, options: 
 
 
 LETTER_DRESSES = (
-    "{}", " {}\n", "{}.", "{})", "({})", "[{}]", "{{{}}}", "|{}|", "**{}**", "*{}*", "__{}__", "_{}_", "`{}`", "~{}~",
-    '"{}"', "'{}'", "“{}”", "【{}】", "（{}）",
-    "《{}》", "〈{}〉", "「{}」", "『{}』", "[[{}]]", "<b>{}</b>", "# {}", "> {}",
-    "- {}", "• {}", "{}!", "{}。", "**{}.**", "\u200b{}\ufeff",
-    "\\boxed{{{}}}", "\\boxed{{ {} }}", "\\boxed{{({})}}", "\\boxed{{{}.}}", "\\boxed{{\\text{{{}}}}}",
-    "\\boxed{{\\mathrm{{{}}}}}", "\\boxed{{\\mathbf{{{}}}}}", "\\boxed{{\\textbf{{\\text{{{}}}}}}}",
-    "\\boxed{{\\textsf{{{}}}}}", "\\boxed{{\\bf {}}}", "\\boxed{{\\rm{{{}}}}}", "\\boxed{{\\operatorname{{{}}}}}",
-    "\\boxed{{${}$}}", "\\boxed{{\\({}\\)}}", "$\\boxed{{{}}}$", "$$\\boxed{{{}}}$$", "\\(\\boxed{{{}}}\\)",
-    "\\[\\boxed{{{}}}\\]", "\\[ \\boxed{{\\textbf{{({})}}}} \\]", "\\fbox{{{}}}", "${}$", "$$ {} $$", "\\({}\\)",
-    "\\[{}\\]", "$\\text{{{}}}$", "\\boxed{{\\,{}\\;}}", "$\\mathbf{{({})}}$",
-    "Option {}", "OPTION {}", "option ({})", "Choice: ({})", "Answer: {}", "Answer - {}", "Answer = {}", "Answer\n{}",
-    "**Answer:** {}", "### Answer\n\n{}", "The answer is {}", "The correct answer is **{}**.",
-    "The final answer is $\\boxed{{{}}}$.", "So, the answer is \\(\\boxed{{{}}}\\).",
-    "答案：{}", "答案是{}。", "选{}", "我选{}", "{}选项", "选项{}", "答案：【{}】", "答えは{}です。",
-    "정답은 {}입니다.",
-)  # fmt: skip
+    '{} ¦  {}\n ¦ {}. ¦ {}) ¦ ({}) ¦ [{}] ¦ {{{}}} ¦ |{}| ¦ **{}** ¦ *{}* ¦ __{}__ ¦ _{}_ ¦ `{}` ¦ ~{}~ ¦ "{}" ¦ '
+    "'{}' ¦ “{}” ¦ 【{}】 ¦ （{}） ¦ 《{}》 ¦ 〈{}〉 ¦ 「{}」 ¦ 『{}』 ¦ "
+    "[[{}]] ¦ <b>{}</b> ¦ # {} ¦ > {} ¦ - {} ¦ • {} ¦ {}! ¦ "
+    "{}。 ¦ **{}.** ¦ \u200b{}\ufeff ¦ \\boxed{{{}}} ¦ \\boxed{{ {} }} ¦ \\boxed{{({})}} ¦ \\boxed{{{}.}} ¦ "
+    "\\boxed{{\\text{{{}}}}} ¦ \\boxed{{\\mathrm{{{}}}}} ¦ \\boxed{{\\mathbf{{{}}}}} ¦ "
+    "\\boxed{{\\textbf{{\\text{{{}}}}}}} ¦ \\boxed{{\\textsf{{{}}}}} ¦ \\boxed{{\\bf {}}} ¦ "
+    "\\boxed{{\\rm{{{}}}}} ¦ \\boxed{{\\operatorname{{{}}}}} ¦ \\boxed{{${}$}} ¦ \\boxed{{\\({}\\)}} ¦ "
+    "$\\boxed{{{}}}$ ¦ $$\\boxed{{{}}}$$ ¦ \\(\\boxed{{{}}}\\) ¦ \\[\\boxed{{{}}}\\] ¦ "
+    "\\[ \\boxed{{\\textbf{{({})}}}} \\] ¦ \\fbox{{{}}} ¦ ${}$ ¦ $$ {} $$ ¦ \\({}\\) ¦ \\[{}\\] ¦ $\\text{{{}}}$ ¦ "
+    "\\boxed{{\\,{}\\;}} ¦ $\\mathbf{{({})}}$ ¦ Option {} ¦ OPTION {} ¦ option ({}) ¦ Choice: ({}) ¦ Answer: {} ¦ "
+    "Answer - {} ¦ Answer = {} ¦ Answer\n{} ¦ **Answer:** {} ¦ ### Answer\n\n{} ¦ The answer is {} ¦ "
+    "The correct answer is **{}**. ¦ The final answer is $\\boxed{{{}}}$. ¦ "
+    "So, the answer is \\(\\boxed{{{}}}\\). ¦ 答案：{} ¦ 答案是{}。 ¦ "
+    "选{} ¦ 我选{} ¦ {}选项 ¦ 选项{} ¦ 答案：【{}】 ¦ 答えは{}です。 ¦ 정답은 {}입니다."
+).split(BAR)
 BOTH_DRESSES = (
-    "{letter}. {text}", "({letter}) {text}", "{letter}) {text}", "{letter}: {text}", "{letter}, {text}",
-    "{letter}\n{text}", "{letter} - {text}", "{letter}、{text}", "{letter}．{text}", "（{letter}）{text}",
-    "{letter}：{text}", "[{letter}] {text}", "Option {letter}: {text}", "The answer is {letter}. {text}",
-    "答案：{letter}. {text}",
-)  # fmt: skip
+    "{letter}. {text} ¦ ({letter}) {text} ¦ {letter}) {text} ¦ {letter}: {text} ¦ {letter}, {text} ¦ "
+    "{letter}\n{text} ¦ {letter} - {text} ¦ {letter}、{text} ¦ {letter}．{text} ¦ （{letter}）{text} ¦ "
+    "{letter}：{text} ¦ [{letter}] {text} ¦ Option {letter}: {text} ¦ The answer is {letter}. {text} ¦ "
+    "答案：{letter}. {text}"
+).split(BAR)
 WRAPPERS = (
-    "{}", "\\boxed{{{}}}", "$\\boxed{{{}}}$", "\\boxed{{\\text{{{}}}}}", "**{}**", '"{}"', "“{}”", "「{}」",
-    "\\[\\boxed{{{}}}\\]",
-)  # fmt: skip
+    '{} ¦ \\boxed{{{}}} ¦ $\\boxed{{{}}}$ ¦ \\boxed{{\\text{{{}}}}} ¦ **{}** ¦ "{}" ¦ “{}” ¦ 「{}」 ¦ '
+    "\\[\\boxed{{{}}}\\]"
+).split(BAR)
 HARD_TEXTS = (
-    "$\\frac{1}{2}$", "$\\frac{1}{3}$", "$x$", "$y^2$", "2 * 3", "2 + 3", "`print(x)`", "**bold**", "plain", "M*A*S*H",
-    "\\text{CO}_2", "$\\text{H}_2\\text{O}$", "100 %", "3-5", "5-7", "½ cup", "10°C", "café", "a red car", "A man",
-    "the woman", "I, II", "II, III", "C++", "C#", "f(x) = 2x", "{1, 2}", "[0, 1]", "(0, 1]", "don't", "A/B testing",
-    "vitamin C", "T-shirt", "10²", "102", "1,000", "红色", "12:30", "<b>x</b>", "x < y", "a_b", "~5", "#1", "> 3",
-    "- 7", "-5", "5", "\\sqrt{2}", "π", "e.g. this", "No.", "None of the above", "Option 2", "「はい」", "是，对",
-    "\\boxed{7}", "8. May", "D. Trump", "{a|b}", "|z|", "\\(z^2\\)",
-)  # fmt: skip
+    "$\\frac{1}{2}$ ¦ $\\frac{1}{3}$ ¦ $x$ ¦ $y^2$ ¦ 2 * 3 ¦ 2 + 3 ¦ `print(x)` ¦ **bold** ¦ plain ¦ M*A*S*H ¦ "
+    "\\text{CO}_2 ¦ $\\text{H}_2\\text{O}$ ¦ 100 % ¦ 3-5 ¦ 5-7 ¦ ½ cup ¦ 10°C ¦ café ¦ a red car ¦ A man ¦ "
+    "the woman ¦ I, II ¦ II, III ¦ C++ ¦ C# ¦ f(x) = 2x ¦ {1, 2} ¦ [0, 1] ¦ (0, 1] ¦ don't ¦ A/B testing ¦ "
+    "vitamin C ¦ T-shirt ¦ 10² ¦ 102 ¦ 1,000 ¦ 红色 ¦ 12:30 ¦ <b>x</b> ¦ x < y ¦ a_b ¦ ~5 ¦ #1 ¦ > 3 ¦ - 7 ¦ -5 ¦ "
+    "5 ¦ \\sqrt{2} ¦ π ¦ e.g. this ¦ No. ¦ None of the above ¦ Option 2 ¦ 「はい」 ¦ 是，对 ¦ \\boxed{7} ¦ 8. May ¦ "
+    "D. Trump ¦ {a|b} ¦ |z| ¦ \\(z^2\\)"
+).split(BAR)
 PRICES = ("$5", "$10", "from $5 to $10", "50\\%")
 
 letters_of = st.permutations("ABCD")
@@ -484,30 +457,7 @@ def test_naming_two_options_is_never_right(
 @pytest.mark.parametrize("rule", get_args(MatchRule))
 @pytest.mark.parametrize(
     "unit",
-    [
-        "{",
-        "}",
-        "(",
-        "\\boxed{",
-        "\\text{",
-        "A.",
-        "A. B. ",
-        "1,",
-        "1,000,",
-        "9",
-        "-1",
-        " ",
-        "\n",
-        "the ",
-        "a ",
-        "*",
-        "$",
-        "so the final answer is ",
-        "\u0301",
-        "\ufdfa",
-        "\x00",
-        "é",
-    ],
+    ["{", "(", "\\boxed{", "A. B. ", "1,000,", "9", " ", "the ", "*", "so the final answer is ", "\u0301", "\ufdfa"],
 )
 def test_time_is_by_length(rule: MatchRule, unit: str) -> None:
     # As much as every rule reads; one of them reads all of an answer, however long.

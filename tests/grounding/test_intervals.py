@@ -91,12 +91,6 @@ def test_an_empty_interval_earns_nothing(empty: Interval, measure: Callable[[Int
     assert merged([empty, (1, 2)]) == ((1, 2),)
 
 
-def test_nothing_overlaps_with_nothing() -> None:
-    assert set_diou([], [(0, 1)]) == set_diou([(0, 1)], [(2, 2)]) == -1.0
-    assert set_iou([], []) == set_iop([], [(0, 1)]) == set_iog([(0, 1)], []) == 0.0
-    assert total([]) == 0.0
-
-
 @given(GRID, GRID)
 def test_one_with_one_as_counted_on_a_grid(one: Interval, other: Interval) -> None:
     left, right = cells([one]), cells([other])

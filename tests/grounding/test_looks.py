@@ -33,11 +33,6 @@ def test_without_calls_there_is_no_precision() -> None:
     assert looks_at(episode(refused), WINDOWS) == WindowCoverage(found=0.0, shown=0.0, precision=None)
 
 
-def test_a_frame_that_is_shown_twice_counts_twice() -> None:
-    found = looks_at(episode(look(*frames(11, 11, 20))), WINDOWS)
-    assert found is not None and found.precision == 2 / 3
-
-
 def test_a_row_without_windows_has_no_evidence() -> None:
     assert looks_at(episode(look(*frames(11))), ()) is None
 
@@ -48,12 +43,3 @@ def test_the_last_look_goes_from_its_first_to_its_last_frame() -> None:
     assert last_look(played) == (31, 35)
     assert last_look(episode(look(*frames(7)))) == (7, 7)
     assert last_look(episode(overview=(1, 2))) is None
-
-
-def test_figures_leave_out_what_there_is_not() -> None:
-    assert WindowCoverage(0.5, 1.0, 0.25).figures() == {
-        "windows_found": 0.5,
-        "windows_shown": 1.0,
-        "looks_in_windows": 0.25,
-    }
-    assert WindowCoverage(0.0, 1.0, None).figures() == {"windows_found": 0.0, "windows_shown": 1.0}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentic_video.systems
-from agentic_video.config.typed import dataclass_from
+from agentic_video.config.typed import ConfigError, dataclass_from
 from agentic_video.evaluation.ablations import with_calls, with_frames, without_tools
 from agentic_video.graders.base import Graders
-from agentic_video.synthesis.imitation import demonstration_fault, demonstration_score, taught_by_team
+from agentic_video.synthesis.verify import demonstration_fault, demonstration_score, taught_by_team
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
@@ -145,6 +145,8 @@ def test_unknown_words_are_refused_where_a_config_is_read(name: str) -> None:
         (FrameThinker, {"look_frames": 0}),
         (FrameMind, {"overview": "rate"}),
         (FrameMind, {"group_size": 0}),
+        (FrameMind, {"low": {"frames": 0, "height": 28, "width": 28}}),
+        (FrameThinker, {"ccv": {"min_width": -1}}),
         (FrameMind, {"max_images": 50}),  # the text's limit doesn't hold the paper's own view of 64 frames
         (FrameMind, {"clip_min_frames": 21}),
         (FrameMind, {"clip_fps": 0.0}),
@@ -171,8 +173,8 @@ def test_unknown_words_are_refused_where_a_config_is_read(name: str) -> None:
     ],
 )
 def test_impossible_constants_are_refused(cls: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        cls(**wrong)
+    with pytest.raises(ConfigError):
+        dataclass_from(cls, wrong, "agentic_video.system")
 
 
 @every_system

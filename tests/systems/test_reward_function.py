@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentic_video.config.typed import dataclass_from
 from agentic_video.graders.base import Graders
 from agentic_video.systems.reward_function import RewardConfig, check_function, load_function, score_episode
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -252,7 +253,7 @@ def test_a_file_that_fails_is_named_with_its_line_and_leaves_no_module(tmp_path:
 )
 def test_an_impossible_config_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        RewardConfig(**values)
+        dataclass_from(RewardConfig, values, "agentic_video.reward")
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("def", "replace"), ("async def", "add")])

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from agentic_video.tools.arguments import (
-    MAX_CALL_CHARS,
     json_float,
     moment,
     number,
@@ -18,18 +17,11 @@ from agentic_video.types.action import ToolCall
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1, 2]", "7", "{", '{"segment": [NaN, 2]}', '{"fps": Infinity}', "[" * 1500, "9" * 1900, "x" * 10**6]
-)
-def test_only_json_objects_are_calls(text: str) -> None:
-    with pytest.raises(ToolError):
-        read_json_object(text)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "the call is not valid JSON"),
         ("{} {}", "the call is not valid JSON"),
+        ('{"a": ' + "[" * 600 + "]" * 600 + "}", "the call is nested too deeply"),
         ("[1]", "the call is not a JSON object"),
         ('{"a": NaN}', "NaN is not a number"),
         ('{"a": -Infinity}', "-Infinity is not a number"),
@@ -44,17 +36,6 @@ def test_what_is_wrong_with_a_call_is_said(text: str, message: str) -> None:
     with pytest.raises(ToolError) as caught:
         read_json_object(text)
     assert str(caught.value) == message
-
-
-def test_long_call_is_refused_before_it_is_parsed() -> None:
-    with pytest.raises(ToolError, match="longer"):
-        read_json_object('{"segment": [1, 2], "fps": 1' + " " * MAX_CALL_CHARS + "}")
-
-
-def test_deep_json_is_refused() -> None:
-    nested = '{"segment": ' + "[" * 600 + "]" * 600 + "}"
-    with pytest.raises(ToolError, match="deeply"):
-        read_json_object(nested)
 
 
 def test_a_tool_can_set_its_own_limits() -> None:
@@ -90,11 +71,6 @@ def test_a_number_beyond_a_float_is_refused_where_json_is_read() -> None:
         read_calls('{"tool": "frame_select", "arguments": {"nframes": 1e999}}')
 
 
-@pytest.mark.parametrize("value", [0, -3, 2.5, 1e300, 10**22])
-def test_a_finite_number_is_taken(value: float) -> None:
-    assert number(value, "t") == value
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -120,10 +96,6 @@ def test_a_moment_lies_within_the_video() -> None:
         with pytest.raises(ToolError) as caught:
             moment(value, "t", 60.0)
         assert str(caught.value) == "t lies outside the video, which lasts 60.00 seconds"
-
-
-def test_any_name_and_any_plain_values_are_read() -> None:
-    assert read_call('{"name": "x", "arguments": {"a": 1.5, "b": "c"}}') == ToolCall("x", {"a": 1.5, "b": "c"})
 
 
 def test_arguments_in_a_text_of_their_own() -> None:

@@ -97,24 +97,16 @@ def test_positions_give_the_number_of_frames_at_a_variable_rate() -> None:
     ("changes", "reason"),
     [
         ({"start_time": None}, "start_time must be a number"),
-        ({"start_time": "10"}, "start_time must be a number"),
-        ({"end_time": True}, "end_time must be a number"),
-        ({"end_time": [20]}, "end_time must be a number"),
         ({"end_time": math.nan}, "finite"),
-        ({"end_time": math.inf}, "finite"),
         ({"end_time": 10**400}, "too large"),
         ({"start_time": 21}, "after end_time"),
         ({"start_time": 60, "end_time": 70}, "outside the video"),
         ({"start_time": -9, "end_time": -1}, "outside the video"),
         ({"nframes": None}, "nframes must be a number"),
         ({"nframes": 0}, "whole number"),
-        ({"nframes": -4}, "whole number"),
         ({"nframes": 2.5}, "whole number"),
-        ({"nframes": 10**400}, "too large"),
         ({"resize": 0}, "above 0"),
         ({"resize": -1}, "above 0"),
-        ({"resize": "0.5"}, "resize must be a number"),
-        ({"resize": math.inf}, "finite"),
     ],
 )
 def test_illegal_requests_say_why(changes: dict, reason: str) -> None:
@@ -130,11 +122,6 @@ EMPTY = [(20, 10), (10, 10), (60, 70), (90, 80), (-9, -1), (-9, 0)]
 def test_an_empty_window_may_be_the_whole_video(start: float, end: float) -> None:
     request = check_select(ask(start_time=start, end_time=end), HD, "whole_video")
     assert request == SelectRequest(0.0, 60.0, 8, 0.5)
-
-
-def test_a_window_that_isn_t_empty_stays_where_that_is_so() -> None:
-    assert check_select(ask(), HD, "whole_video") == check_select(ask(), HD)
-    assert check_select(ask(start_time=-5, end_time=0.5), HD, "whole_video") == SelectRequest(0.0, 0.5, 8, 0.5)
 
 
 def test_frames_are_spread_over_the_window_with_both_ends() -> None:
@@ -190,11 +177,6 @@ def test_frames_and_scale_shrink_after_the_short_side() -> None:
     assert (len(selection.times), selection.size) == (17, (952, 532))
 
 
-def test_within_the_budget_the_short_side_is_kept() -> None:
-    # 4 * 69 * 39 = 10764 tokens
-    assert plan(4, 1.0, FULL_HD).size == (1932, 1092)
-
-
 def test_the_estimate_is_of_rounded_sides() -> None:
     # 320 x 180 is 11.4 x 6.4 squares, so 66 tokens, not 73.5: 170 frames are 11220 and shown as asked
     selection = plan(170, 0.25)
@@ -224,12 +206,6 @@ def test_a_tiny_resize_keeps_the_least_size_and_the_shape() -> None:
     # 3136 pixels at 16:9 are 74.7 x 42
     assert plan(4, 1e-300) == plan(4, 0.0001)
     assert plan(4, 1e-300).size in ((84, 56), (84, 28), (56, 56))
-
-
-def test_laptop_frames_are_one_token_each() -> None:
-    limits = replace(LIMITS, max_tokens=6, max_frames=6, min_pixels=784, max_pixels=784)
-    selection = plan(9, 1.0, replace(HD, width=56, height=56), limits)
-    assert (len(selection.times), selection.size) == (6, (28, 28))
 
 
 @pytest.mark.parametrize(
@@ -275,14 +251,8 @@ def test_nothing_but_known_names_and_numbers_is_kept() -> None:
     "text",
     [
         "",
-        "  ",
         "[]",
-        ",",
-        "{",
         "7",
-        "null",
-        '"x"',
-        "[[]]",
         f"[[{CALL}]]",
         CALL + "}",
         CALL + " and",
@@ -291,12 +261,9 @@ def test_nothing_but_known_names_and_numbers_is_kept() -> None:
         '{"tool": 1, "arguments": {}}',
         '{"tool": "frame_select", "arguments": [1]}',
         '{"tool": "frame_select", "arguments": {"start_time": NaN}}',
-        '{"tool": "frame_select", "arguments": {"start_time": [[1]]}}',
         '{"tool": "frame_select", "arguments": {"start_time": "1"}}',
         '{"tool": "frame_select", "arguments": {"start_time": {"start_time": 1}}}',
-        '{"tool": "frame_select", "arguments": {"start_time": -Infinity}}',
         "[" * 3_000,
-        "9" * 3_000,
         " " * MAX_BLOCK_CHARS + CALL,
         "x" * 10**6,
         '{"tool":' * 400,

@@ -255,10 +255,6 @@ def test_two_frames_a_second_within_limits_and_even(seconds: float, count: int) 
     assert frame_count(seconds, 2.0, 4, 768) == count
 
 
-def test_frames_of_a_look_are_never_less_than_a_pair() -> None:
-    assert [frame_count(9.0, 2.0, 1, most) for most in (1, 2, 3, 5)] == [2, 2, 2, 4]
-
-
 def test_an_end_beyond_the_video_is_clipped_and_a_short_range_kept_whole() -> None:
     assert uniform_sample.frames_within({"start_frame": 590, "end_frame": 10**30}, 600) == range(590, 600)
     assert uniform_sample.spread(range(7, 10), 128) == [7, 8, 9]
@@ -281,15 +277,12 @@ def test_requests_in_words() -> None:
         "",
         "choose frames between 410 and",
         "choose frames between -410 and 430",
-        "choose frames between 41.5 and 430",
         "choose frames between 410 and 430 and output answer: B",
         "I choose frames between 410 and 430",
         "choose frames between 1 and 1234567890",
         "choose frames between \u0664\u0661 and \u0664\u0663",
         "get frame number at time",
-        "get frame number at time 42",
         "get frame number at time 1:05:20",
-        "get frame number at time 00:42 and 00:43",
         "first get frame number at time 00:42",
         "get frame number at time " + "9" * 5000 + ":00",
     ],
@@ -310,11 +303,6 @@ def test_texts_that_are_no_request(text: str) -> None:
 def test_a_frame_number_is_the_whole_part_of_seconds_times_rate(time: str, fps: float, number: int) -> None:
     assert frame_number.number_at({"time": time}, fps) == number
     assert frame_number.replied_number((frame_number.reply_text(time, number),)) == number
-
-
-def test_no_reply_has_no_frame_number() -> None:
-    assert frame_number.replied_number(()) is None
-    assert frame_number.replied_number(("frame 420: ",)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The session's test videos, and a Ray of one node."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Claims of an MP4 file, read without FFmpeg."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Times count from the file's start: when its earliest stream starts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

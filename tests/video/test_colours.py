@@ -1,7 +1,5 @@
 """RGB of tagged colours by the matrix and the range that a file names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import av

@@ -1,7 +1,5 @@
 """Files without a readable video."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

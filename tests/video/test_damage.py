@@ -1,7 +1,5 @@
 """Damaged frames: their replacements, and the check before a run."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import replace

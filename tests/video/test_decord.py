@@ -1,7 +1,5 @@
 """decord's frames against a full sequential decode, or its refusal."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

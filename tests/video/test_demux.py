@@ -17,7 +17,7 @@ from agentic_video.video.demux import (
     is_increasing,
     read_packets,
 )
-from agentic_video.video.errors import Deadline, VideoError
+from agentic_video.video.errors import Deadline
 from agentic_video.video.limits import Limits
 from agentic_video.video.open import open_video
 
@@ -55,12 +55,6 @@ def test_packets_hidden_by_an_edit_list_and_packets_without_times(video: Video) 
 @pytest.mark.parametrize(("name", "refreshed"), [("h264_b_frames", True), ("h264_intra_refresh", False)])
 def test_keyframes_that_only_begin_to_refresh_are_recognized(video: Video, name: str, refreshed: bool) -> None:
     assert packets_of(video(name))[1].refreshed is refreshed
-
-
-def test_demuxing_stops_at_the_deadline(video: Video) -> None:
-    with pytest.raises(VideoError) as caught:
-        packets_of(video("h264_b_frames"), 1e-9)
-    assert caught.value.reason == "timeout"
 
 
 def test_stamps() -> None:

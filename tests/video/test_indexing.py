@@ -1,7 +1,5 @@
 """What an index tells of a file: which frames it has, when they are shown, what the video is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Samplers: worked by hand, and properties."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, pairwise
 

@@ -1,7 +1,5 @@
 """Sizes and regions: worked by hand, and compared with Qwen2-VL's own arithmetic."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agentic_video.video import workers as module
 from agentic_video.video.errors import VideoError
 from agentic_video.video.workers import DecodeJob, MemoryBudget, Workers, map_in_parallel
 
@@ -90,22 +89,6 @@ def test_a_limit_counts_from_the_start_of_a_job_and_a_cancelled_one_never_starts
     release.set()
     assert first.result(WAIT) and 0 < second.result(WAIT) <= 5.0
     assert workers.submit(make_job(lambda _: "last")).result(WAIT) == "last" and ran == []
-
-
-def test_a_stuck_job_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE_SECONDS", 0.02)
-    release, recorder = threading.Event(), Events()
-    workers = recorder.workers(1)
-    stuck = workers.submit(make_job(lambda _: release.wait(WAIT), "stuck.mp4", limit=0.02))
-    # the only place is the stuck job's: this one runs in a fresh thread
-    assert workers.submit(make_job(lambda _: "sound")).result(WAIT) == "sound"
-    with pytest.raises(VideoError) as caught:
-        stuck.result(WAIT)
-    assert caught.value.reason == "timeout" and recorder.events == [("stuck", "stuck.mp4")]
-    release.set()
-    assert recorder.returned.wait(WAIT)
-    assert recorder.events == [("stuck", "stuck.mp4"), ("returned", "stuck.mp4")]
-    assert workers.submit(make_job(lambda _: "again")).result(WAIT) == "again"
 
 
 def ignore(seconds: float) -> None:

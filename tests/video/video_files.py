@@ -1,7 +1,5 @@
 """Small videos whose frames carry their number as a pattern of blocks, so that a wrong frame is obvious."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -21,7 +21,7 @@ from agentic_video.systems.eva.grammar import (
 )
 from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
 from agentic_video.systems.eva.verification import verify_choice
-from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_select import (
@@ -69,16 +69,16 @@ class Eva(VideoSystem):
     name: str = "eva"
     overview: OverviewKind = "none"
     overview_frames: int = 32
-    overview_fps: float = 0.5
+    overview_fps: Rate = 0.5
     max_tokens: int = 12_000
     max_frames: int = 256
     max_short_side: int = 720
     max_resize: float = 1.0
     min_pixels: int = 3_136
     max_pixels: int = 12_845_056
-    size_factor: int = 28
+    size_factor: Count = 28
     empty_window: EmptyWindow = "refuse"
-    max_calls: int = 4
+    max_calls: Count = 4
     end_on_refusal: bool = True
     max_turns: int = 6
     max_images: int = 512
@@ -95,9 +95,6 @@ class Eva(VideoSystem):
     taught_by_team = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_calls < 1:
-            raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         self.limits()
 
     def with_frames(self, count: int) -> System:

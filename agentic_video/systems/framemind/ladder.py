@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agentic_video.systems.overview import Count
+
 
 @dataclass(frozen=True)
 class FrameSampling:
@@ -13,13 +15,9 @@ class FrameSampling:
         width: Of a frame, in pixels.
     """
 
-    frames: int
-    height: int
-    width: int
-
-    def __post_init__(self) -> None:
-        if min(self.frames, self.height, self.width) < 1:
-            raise ValueError(f"a sampling needs positive numbers, got {self}")
+    frames: Count
+    height: Count
+    width: Count
 
 
 def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_size: int, factor: int) -> FrameSampling:
@@ -29,8 +27,6 @@ def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_s
     numbers, sides in pixels to multiples of ``factor``, as Qwen2-VL's processor would. Beyond the group the ladder
     begins again; the only member of a group of one gets ``low``.
     """
-    if group_size < 1 or factor < 1:
-        raise ValueError(f"group_size and factor must be at least 1, got {group_size} and {factor}")
     step, steps = index % group_size, max(1, group_size - 1)
 
     def between(first: int, last: int) -> float:

@@ -15,7 +15,7 @@ from agentic_video.systems.base import Context, EpisodeView, Grader, System
 from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
-from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.tools import frame_at
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_at import check_frame_at
@@ -62,13 +62,13 @@ class FrameMind(VideoSystem):
     low: FrameSampling = field(default_factory=lambda: FrameSampling(frames=64, height=224, width=224))
     high: FrameSampling = field(default_factory=lambda: FrameSampling(frames=32, height=448, width=448))
     # metadata: in a config it follows the rollouts of a question
-    group_size: int = field(default=8, metadata={"config": "${actor_rollout_ref.rollout.n}"})
-    size_factor: int = 28
+    group_size: Count = field(default=8, metadata={"config": "${actor_rollout_ref.rollout.n}"})
+    size_factor: Count = 28
     tool_side: int = 448
-    clip_fps: float = 2.0
-    clip_min_frames: int = 8
+    clip_fps: Rate = 2.0
+    clip_min_frames: Count = 8
     clip_max_frames: int = 20
-    max_calls: int = 3
+    max_calls: Count = 3
     max_turns: int = 3
     max_images: int = 100
     context: Context = "latest_evidence"
@@ -82,12 +82,11 @@ class FrameMind(VideoSystem):
     def __post_init__(self) -> None:
         if self.overview == "rate":
             raise ValueError("overview can't be rate: the number of frames is given by low and high")
-        if not 1 <= self.clip_min_frames <= self.clip_max_frames or not self.clip_fps > 0:
-            raise ValueError("clip_fps and clip_min_frames must be positive, clip_max_frames not below clip_min_frames")
+        if self.clip_max_frames < self.clip_min_frames:
+            raise ValueError("clip_max_frames must not be below clip_min_frames")
         most = max(self.low.frames, self.high.frames)
         if most > self.max_images:
             raise ValueError(f"max_images is {self.max_images}, but a first view has {most} frames")
-        self.first_view(0)
 
     def with_frames(self, count: int) -> System:
         """Both ends of the ladder get so many frames."""

@@ -9,7 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from agentic_video.systems.framethinker.grammar import Look, Lookup, Step, Steps
 from agentic_video.types.action import Answer
@@ -39,11 +41,7 @@ class ConsistencyRules:
     logical_flow: bool = True
     fidelity: bool = True
     width: bool = True
-    min_width: int | Literal["sampled"] = 8
-
-    def __post_init__(self) -> None:
-        if isinstance(self.min_width, int) and self.min_width < 0:
-            raise ValueError(f"min_width must not be negative, got {self.min_width}")
+    min_width: Annotated[int, Field(ge=0)] | Literal["sampled"] = 8
 
 
 def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:

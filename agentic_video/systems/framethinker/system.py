@@ -16,7 +16,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, LABELS, labelled, parse_turn, read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
-from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import chosen_indices
 from agentic_video.tools.frame_number import number_at, reply_text
@@ -43,12 +43,8 @@ class GuardRules:
     """
 
     enable: bool = True
-    attempts: int = 2
+    attempts: Count = 2
     prompt: str = "framethinker_direct"
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"attempts must be at least 1, got {self.attempts}")
 
 
 @dataclass(frozen=True)
@@ -72,15 +68,15 @@ class FrameThinker(VideoSystem):
 
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_frames", "long_overview_frames")
     name: str = "framethinker"
-    overview_fps: float = 0.5
+    overview_fps: Rate = 0.5
     overview_frames: int = 8
     frame_times: FrameTimes = "nearest"
-    look_frames: int = 8
+    look_frames: Count = 8
     max_width: int = 640
     max_height: int = 360
     long_seconds: float = 300.0
     long_overview_frames: int = 12
-    long_look_frames: int = 12
+    long_look_frames: Count = 12
     long_max_width: int = 448
     long_max_height: int = 252
     max_turns: int = 5
@@ -90,12 +86,6 @@ class FrameThinker(VideoSystem):
     ccv: ConsistencyRules = field(default_factory=ConsistencyRules)
     guard: GuardRules = field(default_factory=GuardRules)
     stop: tuple[str, ...] = (ACTION_CLOSE,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("look_frames", "long_look_frames"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
 
     def is_long(self, info: VideoInfo) -> bool:
         """Return True if a video gets more and smaller frames."""

@@ -16,7 +16,7 @@ from agentic_video.grounding.looks import NOTE
 from agentic_video.systems.base import EpisodeView, OverviewKind, System
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
-from agentic_video.systems.overview import PixelBoundedSystem
+from agentic_video.systems.overview import Count, PixelBoundedSystem, Rate
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.systems.shown import one_clip
 from agentic_video.tools.base import ToolError, Video
@@ -59,14 +59,14 @@ class LongVT(PixelBoundedSystem):
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "longvt"
     overview: OverviewKind = "rate"
-    overview_fps: float = 1.0
+    overview_fps: Rate = 1.0
     overview_max_frames: int = 512
-    crop_fps: float = 1.0
+    crop_fps: Rate = 1.0
     crop_min_frames: int = 1
     crop_max_frames: int = 128
     crop_past_end: PastEnd = "refused"
     video_path: VideoPath = "path"
-    max_calls: int = 5
+    max_calls: Count = 5
     max_turns: int = 5
     max_images: int = 1_152
     prompt: str = "longvt"
@@ -82,9 +82,6 @@ class LongVT(PixelBoundedSystem):
     run_last_call = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_calls < 1:
-            raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         self.limits()
 
     def with_calls(self, count: int) -> System:

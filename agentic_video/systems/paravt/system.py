@@ -16,7 +16,7 @@ from typing import Literal
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, Grader, System
-from agentic_video.systems.overview import PixelBoundedSystem
+from agentic_video.systems.overview import Count, PixelBoundedSystem, Rate
 from agentic_video.systems.paravt.grammar import (
     CUT_MARK,
     LABELS,
@@ -87,17 +87,17 @@ class ParaVT(PixelBoundedSystem):
     name: str = "paravt"
     overview_least: int = 4
     overview_frames: int = 64
-    overview_fps: float = 1.0
+    overview_fps: Rate = 1.0
     frame_labels: bool = True
-    size_factor: int = 32
+    size_factor: Count = 32
     crops_as: CropsAs = "summary"
-    crop_fps: float = 1.0
+    crop_fps: Rate = 1.0
     crop_max_frames: int = 16
-    summary_tokens: int = 512
+    summary_tokens: Count = 512
     subagent_prompt: str = "paravt_subagent"
     max_asides: int = 20
     train_asides: bool = False
-    max_calls: int = 5
+    max_calls: Count = 5
     max_turns: int = 4
     run_last_call: bool = True
     forced_answer: str = ""
@@ -111,14 +111,11 @@ class ParaVT(PixelBoundedSystem):
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not 1 <= self.overview_least <= self.overview_frames:
             raise ValueError(
                 f"overview_least must be from 1 to overview_frames, got {self.overview_least} and "
                 f"{self.overview_frames}"
             )
-        if self.max_calls < 1 or self.summary_tokens < 1:
-            raise ValueError("max_calls and summary_tokens must be at least 1")
         self.crop_limits()
 
     def with_frames(self, count: int) -> System:

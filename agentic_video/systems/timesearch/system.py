@@ -8,12 +8,14 @@ docs/fidelity.md lists each with its source.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import EpisodeView, Grader, OverviewKind, System
-from agentic_video.systems.overview import VideoSystem, ViewBudget
+from agentic_video.systems.overview import Count, Rate, VideoSystem, ViewBudget
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.timesearch.grammar import (
@@ -83,16 +85,16 @@ class TimeSearch(VideoSystem):
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "timesearch"
     overview: OverviewKind = "rate"
-    overview_fps: float = 2.0
+    overview_fps: Rate = 2.0
     overview_max_frames: int = 768
-    overview_tokens: int = 10_240
+    overview_tokens: Count = 10_240
     min_frame_tokens: int = 12
     max_frame_tokens: int = 256
     frames_as: FramesAs = "video"
-    size_factor: int = 28
-    pool_fps: float = 2.0
-    pool_max_frames: int = 2_048
-    seek_frames: int = 8
+    size_factor: Count = 28
+    pool_fps: Rate = 2.0
+    pool_max_frames: Annotated[int, Field(ge=1, le=MAX_COMPARED)] = 2_048
+    seek_frames: Count = 8
     seek_min_tokens: int = 32
     seek_max_tokens: int = 256
     max_query_chars: int = 500
@@ -111,17 +113,11 @@ class TimeSearch(VideoSystem):
     max_answer_chars: int = 100
     csv: bool = True
     csv_prompt: str = "timesearch_csv"
-    csv_tokens: int = 256
+    csv_tokens: Count = 256
     weights: TimeSearchWeights = field(default_factory=TimeSearchWeights)
     stop: tuple[str, ...] = (CALL_CLOSE, ANSWER_CLOSE)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.pool_max_frames > MAX_COMPARED:
-            raise ValueError(f"pool_max_frames must be at most {MAX_COMPARED}, got {self.pool_max_frames}")
         self._budget(self.min_frame_tokens, self.max_frame_tokens)
         self._budget(self.seek_min_tokens, self.seek_max_tokens)
 

@@ -13,7 +13,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.grounding.answer import grade_intervals
 from agentic_video.systems.base import EpisodeView, Grader
-from agentic_video.systems.overview import VideoSystem
+from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.videobrain.grammar import (
@@ -84,11 +84,11 @@ class VideoBrain(VideoSystem):
 
     name: str = "videobrain"
     overview_frames: int = 16
-    overview_fps: float = 0.5
+    overview_fps: Rate = 0.5
     frame_times: FrameTimes = "nearest"
     max_width: int = 640
     max_height: int = 360
-    size_factor: int = 32
+    size_factor: Count = 32
     uniform_sample: bool = True
     clip_sample: bool = True
     uniform_frames: int = 8
@@ -111,7 +111,6 @@ class VideoBrain(VideoSystem):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.tools:
             raise ValueError("uniform_sample and clip_sample are both off: one of them must be on")
 

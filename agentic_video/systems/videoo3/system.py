@@ -8,12 +8,14 @@ its source.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import EpisodeView, OverviewKind
-from agentic_video.systems.overview import VideoSystem, ViewBudget, overview_frames
+from agentic_video.systems.overview import Count, Rate, VideoSystem, ViewBudget, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.videoo3.grammar import CALL_CLOSE, LABELS, call_body, parse_turn, shown
@@ -41,13 +43,9 @@ class CropTokens:
         fine: Of a ``fine`` one (the port's training: 3,072).
     """
 
-    coarse: int = 2_048
-    medium: int = 4_096
-    fine: int = 6_144
-
-    def __post_init__(self) -> None:
-        if min(self.coarse, self.medium, self.fine) < 1:
-            raise ValueError("crop_tokens must be positive")
+    coarse: Count = 2_048
+    medium: Count = 4_096
+    fine: Count = 6_144
 
 
 @dataclass(frozen=True)
@@ -91,18 +89,18 @@ class VideoO3(VideoSystem):
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "videoo3"
     overview: OverviewKind = "rate"
-    overview_fps: float = 2.0
+    overview_fps: Rate = 2.0
     overview_max_frames: int = 768
-    overview_tokens: int = 16_384
+    overview_tokens: Count = 16_384
     frames_as: FramesAs = "video"
-    crop_fps: float = 2.0
-    crop_min_frames: int = 4
+    crop_fps: Rate = 2.0
+    crop_min_frames: Annotated[int, Field(ge=2)] = 4
     crop_max_frames: int = 768
     crop_tokens: CropTokens = field(default_factory=CropTokens)
     shortest_crop: float = 1.0
     frame_min_tokens: int = 20
     frame_max_tokens: int = 768
-    size_factor: int = 28
+    size_factor: Count = 28
     max_turns: int = 6
     max_videos: int = 12
     max_images: int = 9_216
@@ -125,9 +123,8 @@ class VideoO3(VideoSystem):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 2 <= self.crop_min_frames <= self.crop_max_frames or not self.crop_fps > 0:
-            raise ValueError("crop_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less")
+        if self.crop_max_frames < self.crop_min_frames:
+            raise ValueError("crop_max_frames must not be below crop_min_frames")
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
 
     @property

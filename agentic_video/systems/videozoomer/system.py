@@ -11,7 +11,7 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, OverviewKind
-from agentic_video.systems.overview import PixelBoundedSystem
+from agentic_video.systems.overview import PixelBoundedSystem, Rate
 from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, all_said, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
@@ -51,7 +51,7 @@ class VideoZoomer(PixelBoundedSystem):
     first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "videozoomer"
     overview: OverviewKind = "rate"
-    overview_fps: float = 0.5
+    overview_fps: Rate = 0.5
     overview_max_frames: int = 64
     frame_times: FrameTimes = "nearest"
     min_pixels: int = 25_088

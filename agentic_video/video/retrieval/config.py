@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from typing import Annotated
 
-_DEVICES = re.compile(r"auto|cpu|cuda(:\d+)?")
+from pydantic import Field
+
 _SCHEMAS = ("local-dir:", "hf-hub:")
-_POSITIVE = ("threads", "batch_size", "max_prompt_chars", "start_seconds")
-_NOT_NEGATIVE = ("num_gpus", "wait_ms", "max_bytes", "max_texts", "cache_bytes")
+
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -32,37 +34,26 @@ class RetrievalConfig:
         cache_bytes: Most bytes of that folder; the least recently used files are evicted.
         max_prompt_chars: Characters of a prompt that count; the rest is cut (a text tower reads 64 or 77 tokens).
         start_seconds: Seconds that the retriever of a node may take to start, loading the model included.
-
-    Raises:
-        ValueError: The values make no retriever.
     """
 
     model: str = ""
     pretrained: str = ""
-    device: str = "auto"
-    num_gpus: float = 0.0
-    threads: int = 2
-    batch_size: int = 32
-    wait_ms: float = 5.0
-    max_bytes: int = 256 * 2**20
-    max_texts: int = 4096
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    num_gpus: Annotated[float, Field(ge=0)] = 0.0
+    threads: Positive = 2
+    batch_size: Positive = 32
+    wait_ms: Annotated[float, Field(ge=0)] = 5.0
+    max_bytes: NotNegative = 256 * 2**20
+    max_texts: NotNegative = 4096
     cache_dir: str = ""
-    cache_bytes: int = 10 * 2**30
-    max_prompt_chars: int = 256
-    start_seconds: float = 600.0
+    cache_bytes: NotNegative = 10 * 2**30
+    max_prompt_chars: Positive = 256
+    start_seconds: Annotated[float, Field(gt=0)] = 600.0
 
     def __post_init__(self) -> None:
         if self.model.startswith(_SCHEMAS) and self.pretrained:
             raise ValueError(f"pretrained must be empty: {self.model} has its own weights")
         if self.model and not self.model.startswith(_SCHEMAS) and not self.pretrained:
             raise ValueError(f"model {self.model} needs pretrained: a tag of open_clip or a checkpoint file")
-        if not _DEVICES.fullmatch(self.device):
-            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
         if self.num_gpus and self.device == "cpu":
             raise ValueError(f"num_gpus must be 0 with device cpu, got {self.num_gpus}")
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")

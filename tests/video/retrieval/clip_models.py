@@ -1,7 +1,5 @@
 """Tiny CLIPs with random weights, as folders that open_clip loads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files with an identity, and a tiny CLIP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

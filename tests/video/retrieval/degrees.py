@@ -1,7 +1,5 @@
 """A retriever whose similarities are known: frames and texts are directions, by their degrees."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Requests for embeddings are gathered into batches."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Embeddings in memory and on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

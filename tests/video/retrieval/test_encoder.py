@@ -1,7 +1,5 @@
 """A tiny CLIP of open_clip."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

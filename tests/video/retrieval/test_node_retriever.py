@@ -1,7 +1,5 @@
 """One retriever per node: its client, and a real local Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import Callable

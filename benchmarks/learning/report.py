@@ -22,11 +22,7 @@ SEARCHED = {
     "second_follows": "second looks that follow",
     "found": "episodes that find",
 }
-<<<<<<< HEAD
-"""Figures of :class:`agentic_video.toyworld.search_report.SearchSummary` in the plot: looks, then shares."""
-=======
 """Figures of a search report (:mod:`agentic_video.toyworld.search_report`) that are drawn, by name."""
->>>>>>> main
 
 MOST = 0.8
 """Share of looks and episodes at which a system has learnt to search."""

@@ -41,7 +41,6 @@ CONVERTER = Converter(
     name="activitynet_captions",
     title="ActivityNet Captions (temporal grounding)",
     kind="both",
-    licence="see the source's page",
     source="cs.stanford.edu/people/ranjaykrishna/densevid",
     files="captions.zip, unpacked: val_2.json (the usual test split), val_1.json, train.json",
     videos="the ActivityNet videos as <video id>.mp4 (v_uqiMw7tQ1Cc.mp4)",

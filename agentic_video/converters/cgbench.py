@@ -28,7 +28,7 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
         extra={
             "category": row.label("domain"),
             "video_uid": video,
-            "duration": row.length_of("duration") if row.has("duration") else None,
+            "duration": row.duration(),
             "clue_intervals": clues,
             **row.kept("sub_category"),
         },

@@ -15,7 +15,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         raise row.error("line", f'must be "video start end##sentence", got {row.text("line")[:60]!r}')
     parts = Fields(found.groupdict(), row.where)
     yield Question(
-        id=f"{split}-{row.number}",  # none is published
+        id=f"{split}-{row.number}",  # not published
         videos=(parts.text("video"),),
         question=moment_question(parts.text("sentence")),
         answer="",

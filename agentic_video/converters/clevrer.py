@@ -23,9 +23,7 @@ def _question(part: Fields, video: str, scene: str) -> Question:
         return Question(identity, (video,), question, part.label("answer"), extra=extra)
     options: list[str] = []
     right: list[int] = []
-    for choice in part.children("choices"):
-        if isinstance(choice, RowError):
-            raise choice
+    for choice in part.objects("choices"):
         verdict = choice.text("answer")
         if verdict not in ("correct", "wrong"):
             raise choice.error("answer", f"must be 'correct' or 'wrong', got {verdict!r}")

@@ -40,21 +40,13 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 
 @dataclass(frozen=True)
 class HallucinationScores:
-    """Scores of ELV-Halluc, as fractions.
+    """Scores of ELV-Halluc, as fractions."""
 
-    Attributes:
-        in_accuracy: Share of triplets whose true caption and in-video caption are both judged rightly.
-        out_accuracy: The same with the out-of-video caption.
-        accuracy: Mean of the two.
-        sah_ratio: See :func:`sah_ratio`.
-        triplets: How many triplets were complete.
-    """
-
-    in_accuracy: float
-    out_accuracy: float
-    accuracy: float
-    sah_ratio: float
-    triplets: int
+    in_accuracy: float  # share of triplets whose true caption and in-video caption are both judged rightly
+    out_accuracy: float  # the same with the out-of-video caption
+    accuracy: float  # mean of the two
+    sah_ratio: float  # see :func:`sah_ratio`
+    triplets: int  # how many triplets were complete
 
 
 def sah_ratio(in_accuracy: float, out_accuracy: float) -> float:
@@ -97,7 +89,6 @@ def hallucination_scores(answers: Iterable[tuple[str, str, bool]]) -> Hallucinat
 CONVERTER = Converter(
     name="elv_halluc",
     title="ELV-Halluc",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: HLSv/ELV-Halluc",
     files="ELV_Halluc.jsonl",

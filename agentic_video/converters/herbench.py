@@ -62,8 +62,6 @@ def _windows(spans: Any) -> tuple[Interval, ...]:
 CONVERTER = Converter(
     name="herbench",
     title="HERBench",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub and Hugging Face pages of HERBench (arXiv 2512.14870)",
     files="data/tasks/*.json (or the one json file of all tasks, alone in its folder)",
     videos="data/videos/, with its folders (trailers/, HD_EPIC/, PersonPath22/, WildTrack/)",

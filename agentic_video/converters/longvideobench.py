@@ -40,7 +40,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="longvideobench",
     title="LongVideoBench",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: longvideobench/LongVideoBench",
     files="lvb_val.json (or validation-*.parquet); subtitles.tar, unpacked, for --subtitles. The test split's "

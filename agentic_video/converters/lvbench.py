@@ -17,9 +17,7 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
     if part.has("options"):
         question, options = part.text("question"), part.options("options")
     else:
-        question, options = part.question_and_options("question")
-    if not options or not question:
-        raise part.error("question", "must hold a question and options (A), (B), ...")
+        question, options = part.question_and_options("question", required=True)
     kinds = part.texts("question_type")
     return Question(
         id=part.label("uid"),
@@ -30,7 +28,7 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
         extra={
             "category": kinds[0],
             "categories": list(kinds),  # a question counts for each of its types
-            "video_type": row.label("type") if row.has("type") else "",
+            "video_type": row.label("type", ""),
             **part.kept("time_reference"),
         },
     )
@@ -39,7 +37,6 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
 CONVERTER = Converter(
     name="lvbench",
     title="LVBench",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: THUDM/LVBench",
     files="video_info.meta.jsonl",

@@ -33,8 +33,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="minerva",
     title="MINERVA",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: google-deepmind/neptune (its data links), Hugging Face: lmms-lab-eval/minerva",
     files="minerva.json",
     videos="the YouTube videos as <video id>.mp4 (or .webm, .mkv)",

@@ -37,7 +37,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         raise row.error("video", f"belongs to no task: {row.file} is not named after one of the 20 tasks")
     options, name = row.options("candidates"), row.text("video")
     yield Question(
-        id=f"{task}-{row.number}",  # none is published
+        id=f"{task}-{row.number}",  # not published
         videos=tuple(f"{folder}/{name}" for folder in FOLDERS[task]),
         question=row.text("question"),
         options=options,
@@ -55,7 +55,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="mvbench",
     title="MVBench",
-    kind="eval",
     licence="MIT (annotations)",
     source="Hugging Face: OpenGVLab/MVBench",
     files="json/*.json, named after the 20 tasks",

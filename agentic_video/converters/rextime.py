@@ -16,7 +16,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         extra={
             "category": row.label("category"),
             "video_id": video,
-            "duration": row.length_of("duration") if row.has("duration") else None,
+            "duration": row.duration(),
             **row.kept("source"),
         },
         windows=row.windows("span"),

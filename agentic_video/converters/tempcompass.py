@@ -37,9 +37,7 @@ def _question(row: Fields, split: str, video: str, dimension: str) -> Question:
         question, options = row.text("question"), ("Yes", "No")
         answer = row.gold("answer", "text", options)
     elif split == "multi_choice":
-        question, options = row.question_and_options("question")
-        if not options:
-            raise row.error("question", "holds no options A, B, ...")
+        question, options = row.question_and_options("question", required=True)
         answer = row.gold("answer", "letter", options)
     elif split == "caption_matching":
         question, options, answer = _matching(row)
@@ -77,8 +75,6 @@ def _split(name: str, rows: int) -> Split:
 CONVERTER = Converter(
     name="tempcompass",
     title="TempCompass",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: llyx97/TempCompass, Hugging Face: lmms-lab/TempCompass",
     files="questions/{multi-choice,yes_no,caption_matching,captioning}.json (GitHub), or folders of these names with "
     "test-*.parquet (Hugging Face)",

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Any
 
 from agentic_video.converters.base import Converter, Fields, Question, Split
@@ -27,7 +26,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     if row.has("duration"):
         extra["duration"] = row.length_of("duration")
     yield Question(
-        id=row.label("id") if row.has("id") else f"{PurePosixPath(row.file).stem}-{row.number}",
+        id=row.label("id", f"{row.stem}-{row.number}"),
         videos=(row.text("video"),),
         question=question,
         options=options,
@@ -55,7 +54,6 @@ CONVERTER = Converter(
     name="timesearch",
     title="TimeSearch-R's rows",
     kind="both",
-    licence="see the source's page",
     source="not released: GitHub's Time-Search/TimeSearch-R has their form",
     files="the *.jsonl files (or one of them as --source)",
     videos="the videos of the sets that the rows are from",

@@ -29,8 +29,6 @@ def convert(row: Fields, split: str) -> Iterator[Question | BadPart]:
 CONVERTER = Converter(
     name="vdc",
     title="VDC",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: wchai/Video-Detailed-Caption (wchai/lmms_VDC_test for its parquet)",
     files="one folder or file a caption kind, named after it: detailed*, short*, background*, main_object*, camera*",
     videos="Test_Videos/",

@@ -25,7 +25,6 @@ CONVERTER = Converter(
     name="video_holmes",
     title="Video-Holmes",
     kind="both",
-    licence="see the source's page",
     source="Hugging Face: TencentARC/Video-Holmes",
     files="test_Video-Holmes.json, train_Video-Holmes.json",
     videos="videos.zip, unpacked (videos_cropped/); the training videos for --split train",

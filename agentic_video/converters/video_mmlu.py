@@ -32,8 +32,6 @@ def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
 CONVERTER = Converter(
     name="video_mmlu",
     title="Video-MMLU",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: Enxin/Video-MMLU",
     files="video_mmlu.jsonl, best with the disciplines of video_sources.jsonl in each line as `discipline`",
     videos="the lectures as <video_id>.mp4",

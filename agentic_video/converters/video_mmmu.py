@@ -61,8 +61,6 @@ def _split(stage: str) -> Split:
 CONVERTER = Converter(
     name="video_mmmu",
     title="Video-MMMU",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: EvolvingLMMs-Lab/VideoMMMU (annotations), Hugging Face: lmms-lab/VideoMMMU",
     files="data/{perception,comprehension,adaptation}_video.json (GitHub), or Perception/, Comprehension/, Adaptation/ "
     "with test-*.parquet (Hugging Face)",

@@ -33,7 +33,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         question=choices.clean(row.text("problem")),
         options=options,
         answer=answer,
-        extra={"category": row.label("data_source") if row.has("data_source") else kind, "kind": kind},
+        extra={"category": row.label("data_source", kind), "kind": kind},
     )
 
 

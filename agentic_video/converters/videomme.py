@@ -9,9 +9,7 @@ _FILES = ("videomme/test-*.parquet", "test-*.parquet", "*.parquet", "*.jsonl")
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
-    length = row.text("duration")
-    if length not in LENGTHS:
-        raise row.error("duration", f"must be one of {LENGTHS}, got {length!r}")
+    length = row.one_of("duration", LENGTHS)
     if split not in ("all", length):
         return
     options, video = row.options("options"), row.text("videoID")
@@ -33,7 +31,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="videomme",
     title="Video-MME",
-    kind="eval",
     licence="academic research only (see its page)",
     source="Hugging Face: lmms-lab/Video-MME",
     files="videomme/test-00000-of-00001.parquet; subtitle.zip, unpacked, for --subtitles",

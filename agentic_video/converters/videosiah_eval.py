@@ -19,8 +19,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="videosiah_eval",
     title="VideoSIAH-Eval",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: longvideotool/VideoSIAH-Eval",
     files="data/test-*.parquet",
     videos="the archives, unpacked",

@@ -19,9 +19,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     question, options = choices.clean(row.text("problem")), tuple[str, ...]()
     answer = choices.in_tags(row.text("solution"))
     if kind == "multiple_choice":
-        question, options = row.question_and_options("problem")
-        if not options:
-            raise row.error("problem", "holds no options A, B, ..., but the row is multiple choice")
+        question, options = row.question_and_options("problem", required=True)
         answer = row.gold("solution", "letter", options)
     yield Question(
         row.label("doc_id"),
@@ -37,7 +35,6 @@ CONVERTER = Converter(
     name="videozoomer",
     title="VideoZoomer's RL rows",
     kind="train",
-    licence="see the source's page",
     source="Hugging Face: zsgvivo/rl_datasets",
     files="the RL rows as json, jsonl or parquet, alone in their folder (or the file itself as --source)",
     videos="the videos that the rows name (LongVideo-Reason's, LLaVA-Video's, ...)",

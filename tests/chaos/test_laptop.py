@@ -40,7 +40,7 @@ ENDS: Mapping[str, str] = {
     "driver": r"verl stopped with status -9",
     "task-runner": r"ActorDiedError",
     "actor": r"WorkerDict.* has died|ActorDiedError",
-    "llm-server": r"vLLMHttpServer.* has died|ActorDiedError",
+    "llm-server": r"VideoServer.* has died|ActorDiedError",
     "engine": r"vLLM's engine .* has died|EngineDeadError",
     "agent-loop": r"AgentLoopWorker.* has died",
     "reward": r"RewardLoopWorker.* has died",

@@ -24,7 +24,7 @@ from agentic_video.planning.shapes import FAMILIES
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, RowInstead, each_record, rows_instead
+from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
@@ -370,7 +370,7 @@ def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[li
         for record in () if rows else each_record([file]):
             lines += 1
             if isinstance(record, RecordError):
-                rows += isinstance(record, RowInstead)
+                rows += isinstance(record, MisplacedRowError)
                 problems.append(printable(str(record)))
                 continue
             video = record.qa.video

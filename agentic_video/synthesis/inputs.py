@@ -15,7 +15,7 @@ from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import JOURNALS, REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
-from agentic_video.types.record import Record, RecordError, RowInstead, each_record, rows_instead
+from agentic_video.types.record import MisplacedRowError, Record, RecordError, each_record, rows_instead
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
@@ -57,15 +57,11 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
 def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = None) -> Iterator[Record]:
     """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
 
-    Bad lines are skipped, and reported at the end.
+    Bad lines are skipped, and reported at the end; an error if no record is left.
 
     Args:
         from_step: Only episodes from this step of the run on; 0: all.
         out: The file that will be made of them, which must not be one of theirs.
-
-    Raises:
-        SetupError: A path can't be read, or would be written over (raised by the call); no record is left (raised at
-            the end).
     """
     files = episode_files(paths)
     if out is not None:
@@ -90,7 +86,7 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
                     yield record
     except RecordError as error:
         raise SetupError(str(error)) from error
-    if problems and not any_good and all(isinstance(problem, RowInstead) for problem in problems):
+    if problems and not any_good and all(isinstance(problem, MisplacedRowError) for problem in problems):
         raise SetupError(rows_instead(named, "records (finished episodes) are read here"))
     report_problems(problems, "record")
     if not any_good:
@@ -120,19 +116,6 @@ def _revisions(folder: Path) -> dict[Key, int]:
         if not isinstance(record, RecordError) and (revision := revision_of(record)):
             latest[key_of(record.qa)] = max(revision, latest.get(key_of(record.qa), 0))
     return latest
-
-
-class Counted(Iterator[T]):
-    """An iterator that counts its items in ``count``."""
-
-    def __init__(self, items: Iterable[T]):
-        self._items = iter(items)
-        self.count = 0
-
-    def __next__(self) -> T:
-        item = next(self._items)
-        self.count += 1
-        return item
 
 
 @dataclass(frozen=True)

@@ -249,8 +249,7 @@ def parse(program: str, words: Sequence[str]) -> int:
             found for command in commands(text) if (found := ours(command)) and found[0].startswith("recipes/")
         ]
         return parse(script_of, [*(word for word in added if word != "$@"), *words])
-    gpu = [f"benchmarks/gpu/{name}.py" for name in ("run", "wheels", "kernels")]
-    assert program in ("benchmarks/learning/run.py", *gpu), program
+    assert program in ("benchmarks/learning/run.py", "benchmarks/gpu/run.py"), program
     done = subprocess.run(
         [sys.executable, REPOSITORY / program, *words, "--help"], capture_output=True, text=True, check=False
     )

@@ -9,8 +9,9 @@ from typing import Any
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ProblemKind
 from agentic_video.evaluation.published import PublishedScore, published
-from agentic_video.evaluation.report import mean_frames, percent, table
+from agentic_video.evaluation.report import mean_frames
 from agentic_video.evaluation.suites import ACCURACY
+from agentic_video.evaluation.tables import percent, table
 from agentic_video.launch.reproduce.chain import Chain, ChainStage, TableRow
 from agentic_video.launch.reproduce.reproduction import Reproduction, lacking, option_of, reports_of
 from agentic_video.utils.workdir import write_whole

@@ -27,7 +27,6 @@ from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
     content_of,
     digest,
-    first,
     of_system,
     read_episodes,
 )
@@ -85,7 +84,7 @@ async def _play(job: SynthesisJob, teacher: Teacher, records: Iterable[Record], 
     with closing(teacher.context(job.folder, job.options.concurrency)) as context:
         failed, count = await failures(records, teacher, context, options.min_acc)
         print(f"{count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
-        items = dict(first(list(failed.items()), options.job.limit))
+        items = dict(list(failed.items())[: options.job.limit or None])
         await job.play(items, Reflector(teacher, context, options).reflect)
 
 

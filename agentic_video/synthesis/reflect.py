@@ -225,13 +225,9 @@ def _same(replayed: Trajectory, before: Trajectory, count: int) -> bool:
 
 
 class PastPolicy:
-    """Replays recorded turns, then lets a teacher continue, who is shown them as a record.
+    """Replays recorded turns and side queries, then lets a teacher continue, who is shown them as a record.
 
-    Args:
-        policy: The teacher; None ends the episode after the turns.
-        instructions: For the teacher, after the record.
-        prefix: The system's ``reply_prefix``, with which the turns' texts begin.
-        asides: Recorded replies to the system's side queries.
+    Without a teacher (``policy``) the episode ends after the turns; ``prefix`` is the system's ``reply_prefix``.
     """
 
     def __init__(

@@ -60,6 +60,10 @@ class Question:
     windows: tuple[Interval, ...] = ()  # gold windows in seconds, of the answer or of its evidence
 
 
+Questions = Iterable[Question | RowError]
+"""The questions of a row; a RowError where one of them is bad, a BadPart where the row lost a part of itself."""
+
+
 @dataclass(frozen=True)
 class Split:
     """An official part of a data set."""
@@ -83,9 +87,7 @@ class Converter:
     files: str  # what to download into the source's folder
     videos: str  # what to download into the videos' folder
     splits: Mapping[str, Split]  # official parts; the first is the default
-    # the questions of one published row and split. An element is a RowError where one of a row's questions is bad, a
-    # BadPart where a row lost a part of itself; an empty result means that the row is of another split
-    convert: Callable[["Fields", str], Iterable[Question | RowError]]
+    convert: Callable[["Fields", str], Questions]  # of one row and split; empty for a row of another split
     subtitles: bool = False  # whether it has subtitles
 
 
@@ -327,9 +329,7 @@ def snake(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def each(
-    parts: Iterable[Fields | RowError], read: Callable[[Fields], Question | None]
-) -> Iterator[Question | RowError]:
+def each(parts: Iterable[Fields | RowError], read: Callable[[Fields], Question | None]) -> Questions:
     """The questions of a row that holds several, an error in the place of a bad one."""
     for part in parts:
         try:

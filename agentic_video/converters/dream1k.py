@@ -1,14 +1,12 @@
 """DREAM-1K: json lines with a reference description and its events. Open ended: needs a judge."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     extra = row.child("extra_info")
-    video = row.label("vid") if row.has("vid") else row.label("idx")
+    video = row.label("vid", row.label("idx"))
     prompt, reference, named = _messages(row) if row.has("messages") else _text(row)
     # The release leaves a placeholder in video_file.
     videos = (video,) if not named or named.startswith("<") else (named, video)

@@ -3,16 +3,14 @@
 The rows of the full set have no answers: an evaluation plays them and writes what is to be submitted.
 """
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 SECONDS = 180.0
 """Every video is a clip of three minutes."""
 _OPTIONS = tuple(f"option {number}" for number in range(5))
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     if row.has("video_idx"):  # Hugging Face's rows
         video, options = row.label("video_idx"), row.options("option")
     else:

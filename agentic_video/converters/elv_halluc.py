@@ -4,19 +4,17 @@ The captions become yes-or-no questions. The file's order matters: each three ro
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 TYPES = ("ground_truth", "in_video", "out_video")
 REQUEST = "Is everything that the following caption says about the video right?"
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind, options = row.text("caption_type"), ("Yes", "No")
-    if kind not in TYPES:
-        raise row.error("caption_type", f"must be one of {TYPES}, got {kind!r}")
+def convert(row: Fields, split: str) -> Questions:
+    kind, options = row.one_of("caption_type", TYPES), ("Yes", "No")
     answer = row.gold("ref_answer", "text", options)
     if (answer == "A") != (kind == "ground_truth"):
         raise row.error("ref_answer", f"must be {'Yes' if kind == 'ground_truth' else 'No'} for {kind}")

@@ -1,12 +1,11 @@
 """EVA's evaluation rows: json lines in verl's form, the question with its options in the prompt's last user message."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     video, gold = row.path_of("videos"), row.child("reward_model")
     question, options = Fields({"prompt": _asked(row)}, row.where).question_and_options("prompt")
     if not question:

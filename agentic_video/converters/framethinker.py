@@ -4,13 +4,11 @@ The form is that of the released code and of the one row that its author has sho
 read. The paths are the authors' own: the video is found by the last parts.
 """
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.converters.longvideo_reason import video_names
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     extra, gold = row.child("extra_info"), row.child("reward_model")
     question, options = extra.question_and_options("question")
     source = row.label("data_source")

@@ -3,14 +3,12 @@
 The ids repeat by design (an item for every batch of questions), so file, position and turn are the rows' ids.
 """
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.types.row import RowError
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     video = row.text("video")
     turns = list(row.children("conversations"))
     if not turns or len(turns) % 2:

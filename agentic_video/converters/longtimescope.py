@@ -1,13 +1,11 @@
 """LongTimeScope: short clips hidden in videos of many hours; the options stand inside ``input``."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 TYPES = ("QA", "OCR", "temporal")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     kind = row.one_of("type", TYPES)
     question, options = row.question_and_options("input", required=True)
     length = row.length_of("length")

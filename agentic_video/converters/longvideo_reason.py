@@ -1,9 +1,8 @@
 """LongVideo-Reason: json lines with the options inside ``problem`` and the answer in ``<answer>`` tags."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 FOLDER = "longvila_videos"
 """The folder that published rows name; the archives unpack into others."""
@@ -19,7 +18,7 @@ def video_names(path: str) -> tuple[str, ...]:
     return (path, published.name) if FOLDER in published.parent.parts else (path,)
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     question, options = row.question_and_options("problem")
     answer = row.answer("answer", options, row.error("problem", "holds no options A, B, ..."))
     if not question:

@@ -1,11 +1,9 @@
 """LongVT's released RL rows: verl's form, open-ended questions with the stretch of the video that answers them."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     extra = row.child("extra_info")
     number = extra.label("index") if extra.has("index") else str(row.number)
     yield Question(

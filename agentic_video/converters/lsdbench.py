@@ -1,11 +1,9 @@
 """LSDBench: options as an object with letters; no ids are published, so file and position serve."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = row.options("options"), row.label("video_id")
     yield Question(
         id=row.label("question_id", f"{video}-{row.number}"),

@@ -1,13 +1,11 @@
 """LVBench: json lines, one a video; the options stand inside ``question`` as "(A) text" lines."""
 
-from collections.abc import Iterable
 from functools import partial
 
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     if not row.has("qa"):  # the flat release: one question a row
         return [_question(row, row, row.text("key" if row.has("key") else "video_path"))]
     return each(row.children("qa"), partial(_question, row, video=row.text("key")))

@@ -6,16 +6,15 @@ tasks' folders: a video must lie in its task's folder.
 """
 
 import re
-from collections.abc import Iterator
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 GENERATION = ("sub_scene", "summary", "subPlot")
 _DEV = ("json/[1-9]_*.json", "[1-9]_*.json", "*dev*.parquet", "*.jsonl")
 _TEST = ("test_mcq_gt.json", "*test*.parquet")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     inlined = row.has("video_name")
     task = row.text("task_type" if inlined or not row.has("question_type") else "question_type")
     stem = row.stem

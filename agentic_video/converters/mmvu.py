@@ -3,10 +3,9 @@
 ``extra_info.discipline`` is the subject's one of four, by which the paper reports.
 """
 
-from collections.abc import Iterator
 from urllib.parse import unquote
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 _SUBJECTS = {
     "Science": (
@@ -26,10 +25,8 @@ DISCIPLINES = {
 """The discipline of each of the 27 subjects, in lower case."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind = row.text("question_type")
-    if kind not in ("multiple-choice", "open-ended"):
-        raise row.error("question_type", f"must be multiple-choice or open-ended, got {kind!r}")
+def convert(row: Fields, split: str) -> Questions:
+    kind = row.one_of("question_type", ("multiple-choice", "open-ended"))
     if split not in ("val", kind.replace("-", "_")):
         return
     video = _video(row)

@@ -1,9 +1,8 @@
 """MVBench: a json array a task with the answer as a text; the task says in which folder a video lies."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 FOLDERS = {
     "action_antonym": ("ssv2_video", "ssv2_video_mp4"),
@@ -30,7 +29,7 @@ FOLDERS = {
 """The 20 tasks; folders of cut videos come first, because questions with start and end are about a stretch."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     path = PurePosixPath(row.file)
     task = next((name for name in (path.stem, path.parent.name) if name in FOLDERS), "")
     if not task:

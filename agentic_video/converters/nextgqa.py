@@ -1,15 +1,14 @@
 """NExT-GQA: NExT-QA's csv with the answer as a text, and the evidence's windows in another json file."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.types.row import Interval, RowError
 
 _OPTIONS = ("a0", "a1", "a2", "a3", "a4")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = tuple(row.label(name) for name in _OPTIONS), row.label("video_id")
     qid = row.label("qid")
     try:

@@ -1,8 +1,6 @@
 """Seeker-173K's RL rows (Video-o3): answer and clues in ``solution``, the class of the reward in ``data_source``."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Questions, Split
 from agentic_video.converters.longvideo_reason import video_names
 from agentic_video.types.row import Interval, RowError
 
@@ -10,7 +8,7 @@ GROUNDING = ("temporal_grounding", "test_temporal_grounding", "charades", "activ
 """The classes whose answer is the segment of the one clue."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     solution, kind = row.child("solution"), row.label("data_source")
     # The files number their rows apart.
     identity, videos = f"{row.stem}-{row.label('doc_id')}", video_names(row.text("video"))

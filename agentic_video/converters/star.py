@@ -1,11 +1,9 @@
 """STAR: a json array; the answer is a text, the options have numbers, the question is about a stretch of its video."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     choices: dict[float, str] = {}
     for choice in row.objects("choices"):
         number = choice.number_of("choice_id")

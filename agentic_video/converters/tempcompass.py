@@ -2,23 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 from functools import partial
 
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 from agentic_video.types.row import RowError
 
 _LABELLED = re.compile(r"\s*((?:Caption|Sentence|Option) \w+)\s*:\s*(.+)")
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     if not row.key:  # one question a row
         return [_question(row, split, row.label("video_id"), row.label("dim"))]
     return _of_video(row, split)
 
 
-def _of_video(row: Fields, split: str) -> Iterator[Question | RowError]:
+def _of_video(row: Fields, split: str) -> Questions:
     """The questions of a video by dimension."""
     for dimension in map(str, row.raw):
         try:

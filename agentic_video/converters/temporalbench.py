@@ -1,12 +1,10 @@
 """TemporalBench: binary questions with the options inside ``question``, and short captions (open ended)."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     video, identity = row.text("video_name"), row.label("idx")
     extra = {
         "category": row.label("category", ""),

@@ -1,11 +1,9 @@
 """VideoEspresso: json arrays. The benchmark has options "(A): text" and the answer "(A)"; training rows have none."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     extra = {"category": row.label("task", ""), **row.kept("evidence")}
     identity = f"{row.stem}-{row.number}"  # not published
     question, videos = row.text("question"), (row.text("video_path"),)

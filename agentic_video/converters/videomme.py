@@ -1,14 +1,12 @@
 """Video-MME: parquet with the options as "A. text"; the splits are the video lengths."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 LENGTHS = ("short", "medium", "long")
 _FILES = ("videomme/test-*.parquet", "test-*.parquet", "*.parquet", "*.jsonl")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     length = row.one_of("duration", LENGTHS)
     if split not in ("all", length):
         return

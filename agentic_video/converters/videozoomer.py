@@ -1,21 +1,17 @@
 """VideoZoomer's released RL rows: options inside ``problem``, one video in a list, the kind of answer in extra_info."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.converters.longvideo_reason import video_names
 
 KINDS = ("multiple_choice", "open_ended")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     videos = row.texts("videos")
     if len(videos) != 1:
         raise row.error("videos", f"must hold one video, got {len(videos)}")
-    kind = row.child("extra_info").text("answer_type")
-    if kind not in KINDS:
-        raise row.error("extra_info.answer_type", f"must be one of {KINDS}, got {kind!r}")
+    kind = row.child("extra_info").one_of("answer_type", KINDS)
     question, options = choices.clean(row.text("problem")), tuple[str, ...]()
     answer = choices.in_tags(row.text("solution"))
     if kind == "multiple_choice":

@@ -35,7 +35,7 @@ def load_episodes(
 
 
 class EpisodeReader:
-    """EpisodeReader of episodes below some folders or in some files, and of later additions to them.
+    """Reader of episodes below some folders or in some files, and of later additions to them.
 
     A bad line is left out and reported. A video that isn't where its record says is looked for by name in ``videos``.
     """

@@ -288,25 +288,6 @@ def test_several_calls_of_a_turn_are_answered_in_order(qa: VideoQA, source: Memo
     assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (2, 1, EndReason.ANSWER)
 
 
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        (call(41, "null"), "crop_video needs end_time"),
-        (call(-1, 4), "start_time is below 0"),
-        (call(5, 5), "end_time must be after start_time"),
-        (call(60, 70), "start_time lies outside the video, which lasts 60.00 seconds"),
-        (call(50, 61), "end_time lies outside the video, which lasts 60.00 seconds"),
-        (call('"1"', 4), "start_time must be a number"),
-    ],
-)
-def test_a_refused_call_is_reported_and_the_episode_continues(
-    qa: VideoQA, source: MemorySource, request_: str, reason: str
-) -> None:
-    trajectory = run(SMALL, qa, source, "<think>a</think>" + request_, REPLY)
-    assert trajectory.turns[0].observation == ("<tool_response>\n", f"Error: {reason}.\n</tool_response>")
-    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (0, 1, EndReason.ANSWER)
-
-
 def test_an_end_behind_the_video_s_may_be_clamped(qa: VideoQA, source: MemorySource) -> None:
     system = replace(SMALL, crop_past_end="clamped")
     trajectory = run(system, qa, source, "<think>a</think>" + call(58, 99), REPLY)

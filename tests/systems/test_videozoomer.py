@@ -189,15 +189,6 @@ def test_instructions_may_be_a_system_message(qa: VideoQA, source: MemorySource)
     assert system.parts == (str(one.parts[0]).strip(),) and user.parts == one.parts[1:]
 
 
-def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySource) -> None:
-    broken = "<think>x</think><video_zoom>{segment: 1}</video_zoom>"
-    trajectory = run(SMALL, qa, source, broken, ZOOM, REPLY)
-    assert trajectory.end is EndReason.ANSWER
-    assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 1, 3)
-    (reply,) = trajectory.turns[0].observation
-    assert str(reply).startswith("<tool_response>\nError: the call is not valid JSON.\n</tool_response>")
-
-
 def test_replies_end_with_how_to_go_on(qa: VideoQA, source: MemorySource) -> None:
     bad = "<think>x</think><video_zoom>{}</video_zoom>"
     told = replace(SMALL, go_on=" GO ON", go_on_refused=" MEND IT", last_turn_notice=" LAST")

@@ -62,8 +62,6 @@ class ParaVT(PixelBoundedSystem):
         overview_least: Fewest frames of the overview. Their number is drawn for each video, the same for all its
             rollouts, from this one, twice, four times ... as many, up to ``overview_frames``.
         overview_frames: Most frames of the overview; with as many as the fewest nothing is drawn.
-        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
-            as one clip, after the times of its first and its last: half the tokens).
         frame_labels: Whether frames that the agent is shown come after their times.
         crops_as: Reply to a crop: ``summary`` (a sub-agent, the same model, sees its frames and describes them) or
             ``frames`` (the agent sees them itself).

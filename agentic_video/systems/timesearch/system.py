@@ -73,7 +73,6 @@ class TimeSearch(VideoSystem):
         tools_prompt: The same of the system message, which describes the tool; empty for none.
         reply: Follows the frames of a search; ``{times}`` is filled in.
         hint: Follows the reason why a call couldn't be carried out.
-        observation_role: Role of replies: ``tool`` (released) or ``user``.
         response_tags: Whether a reply stands between ``<tool_response>`` and ``</tool_response>``, for models whose
             chat template doesn't write these around a tool's message, and for replies that are a user's.
         max_answer_chars: An open-ended answer of so many characters is wrong.

@@ -204,18 +204,15 @@ class ParaVT(PixelBoundedSystem):
         return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
 
     def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
-        """Read a call."""
         if call.name == REFUSED:
             raise ToolError(str(call.arguments["reason"]))
         return check_crop(call.arguments, info.duration, self.crop_limits())
 
     async def _frames(self, request: CropRequest, view: EpisodeView) -> list[Frame]:
-        """The frames of a crop, in order of time."""
         times = linspace_times(request.start, request.end, request.count)
         return await view.video.frames_at(times, self.frame_size(view.video.info))
 
     def _shown(self, request: CropRequest, frames: list[Frame]) -> tuple[Part, ...]:
-        """The reply that shows a crop to the agent itself."""
         told = f"{len(frames)} frames from {request.start:.1f} to {request.end:.1f} seconds."
         return (*labelled(frames, self.frames_as, self.frame_labels), "\n" + reply(told))
 

@@ -72,8 +72,6 @@ NEITHER = Illegal("neither a call nor an answer")
         ("<tool_call>{} <answer> B </answer>", Answer("B")),
         ("<answer>B", NEITHER),
         ("<tool_call>{}", NEITHER),
-        ("</answer><answer>", NEITHER),
-        ("", NEITHER),
         # a thought is no shelter (released code)
         ("<think><answer>B</answer></think>", Answer("B")),
         ("<answer></answer>", Answer("")),

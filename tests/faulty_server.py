@@ -3,11 +3,11 @@
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -31,9 +31,13 @@ Script = Callable[[dict[str, Any], int], Reply]
 
 
 class FaultyServer:
-    """Answers each request by ``script``, and keeps the bodies, the paths and the keys; port 0 is any free one."""
+    """Answers each request by ``script``, and keeps the bodies, the paths and the keys; port 0 is any free one.
 
-    def __init__(self, script: Script, port: int = 0):
+    ``models`` are listed to whoever asks; without, a request for the list fails.
+    """
+
+    def __init__(self, script: Script, port: int = 0, models: Sequence[Mapping[str, Any]] | None = None):
+        self.models = models
         self.bodies: list[dict[str, Any]] = []
         self.paths: set[str] = set()
         self.keys: set[str | None] = set()
@@ -59,6 +63,14 @@ class FaultyServer:
                 }
                 completion = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
                 data = reply.body if reply.body is not None else json.dumps(completion).encode()
+                self.respond(reply, data)
+
+            def do_GET(self) -> None:
+                if outer.models is None:
+                    return self.send_error(501)
+                self.respond(Reply(), json.dumps({"data": list(outer.models)}).encode())
+
+            def respond(self, reply: Reply, data: bytes) -> None:
                 try:
                     self.send_response(reply.status)
                     for name, value in {"Content-Type": "application/json", **reply.headers}.items():
@@ -86,12 +98,18 @@ class FaultyServer:
         self._server.server_close()
 
 
+class Serve(Protocol):
+    """Starts a server that runs until the end of the test."""
+
+    def __call__(self, script: Script, models: Sequence[Mapping[str, Any]] | None = None) -> FaultyServer: ...
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[[Script], FaultyServer]]:
+def serve() -> Iterator[Serve]:
     servers: list[FaultyServer] = []
 
-    def start(script: Script) -> FaultyServer:
-        servers.append(FaultyServer(script))
+    def start(script: Script, models: Sequence[Mapping[str, Any]] | None = None) -> FaultyServer:
+        servers.append(FaultyServer(script, models=models))
         return servers[-1]
 
     yield start

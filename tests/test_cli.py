@@ -114,8 +114,17 @@ def named_options() -> list[tuple[str, str, str]]:
 def test_a_message_recommends_only_options_that_its_command_has() -> None:
     named = named_options()
     assert len(named) > 20
-    options = {name: set(options_of(import_module(f"agentic_video.commands.{name}").Options)) for name in COMMANDS}
+    options = {name: set(options_of(import_module(f"agentic_video.commands.{name}"))) for name in COMMANDS}
     assert [mention for mention in named if mention[2] not in options[mention[0]]] == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["install", "--help"]])
+def test_installing_needs_the_standard_library_only(words: list[str]) -> None:
+    """``-S`` hides the installed packages."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "agentic_video.cli", *words], cwd=REPOSITORY, capture_output=True
+    )
+    assert done.returncode == 0 and done.stdout and not done.stderr
 
 
 def test_only_the_command_that_is_asked_for_is_imported() -> None:

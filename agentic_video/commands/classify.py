@@ -50,7 +50,7 @@ SFT_TEXT, RL_TEXT = _text_of(SFT_SHARES), _text_of(RL_SHARES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TeacherArguments):
+class ClassifyArguments(TeacherArguments):
     """Rows, the answers of both models, and the sets."""
 
     data: UseAppendAction[tuple[Path, ...]] = ()
@@ -88,12 +88,12 @@ class Options(TeacherArguments):
     """seed of the choice of rows"""
 
 
-def run(options: Options) -> int:
+def run(options: ClassifyArguments) -> int:
     """Classify; returns the exit status, 1 when a row isn't classified or a set is empty."""
     return run_job(lambda: classify(_job(options)))
 
 
-def _job(options: Options) -> ClassifyOptions:
+def _job(options: ClassifyArguments) -> ClassifyOptions:
     base, teacher, system = options.base, options.teacher, METHODS["classify"]
     return ClassifyOptions(
         job=options.job,

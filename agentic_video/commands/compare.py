@@ -14,7 +14,7 @@ from agentic_video.utils.option_types import OutputFolder
 
 
 @dataclass(frozen=True)
-class Options:
+class CompareArguments:
     """Evaluations to compare."""
 
     folders: Positional[tuple[Path, ...]]
@@ -23,7 +23,7 @@ class Options:
     """write comparison.md and comparison.json there as well"""
 
 
-def run(options: Options) -> int:
+def run(options: CompareArguments) -> int:
     """Print the comparison; returns the exit status."""
     from agentic_video.evaluation.compare import comparison, comparison_text, left_out_text, read_run, write_comparison
     from agentic_video.evaluation.results import key_of

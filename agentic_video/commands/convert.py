@@ -14,7 +14,7 @@ from agentic_video.converters.base import ConvertError
 
 
 @dataclass(frozen=True)
-class Options:
+class ConvertArguments:
     """A data set, and where its rows go."""
 
     name: Positional[str] = ""
@@ -52,7 +52,7 @@ def listing() -> str:
     )
 
 
-def run(options: Options) -> int:
+def run(options: ConvertArguments) -> int:
     """Convert; returns the exit status, 1 when no row could be written, 2 when the options don't fit."""
     if options.list:
         print(listing())

@@ -28,7 +28,7 @@ from agentic_video.utils.option_types import Fraction, ModelName
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TeacherArguments):
+class DistillArguments(TeacherArguments):
     """Rows, their teacher, and which demonstrations are kept."""
 
     teacher: ModelName = ""
@@ -58,12 +58,12 @@ class Options(TeacherArguments):
     """of a team: the bank grows after each N questions"""
 
 
-def run(options: Options) -> int:
+def run(options: DistillArguments) -> int:
     """Distil; returns the exit status, 1 when an episode couldn't be played."""
     return run_job(lambda: _distill(options))
 
 
-def _distill(options: Options) -> JobReport:
+def _distill(options: DistillArguments) -> JobReport:
     team = TeamOptions(options.thinker_rounds, options.experiences, options.bank_round)
     scripted = not options.teacher
     if scripted and options.template_mix:
@@ -85,7 +85,7 @@ def _distill(options: Options) -> JobReport:
     )
 
 
-def with_scripted_teacher(options: Options) -> Options:
+def with_scripted_teacher(options: DistillArguments) -> DistillArguments:
     """Return the options with the scripted teacher, and the synthetic rows where they name none."""
     from agentic_video.toyworld.recipe import toy_recipe
     from agentic_video.toyworld.teacher import teacher_name

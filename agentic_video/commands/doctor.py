@@ -44,18 +44,13 @@ ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Options:
+class DoctorArguments:
     """``agentic-video doctor`` has no options."""
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One line of the report.
-
-    Attributes:
-        remedy: Empty when all is well.
-        note: Advice where nothing has to be done.
-    """
+    """One line of the report: a remedy where something is missing, a note where nothing has to be done."""
 
     name: str
     value: str
@@ -63,7 +58,7 @@ class HealthCheck:
     note: str = ""
 
 
-def run(options: Options) -> int:
+def run(options: DoctorArguments) -> int:
     """Print the report; returns the exit status: 1 when something is missing."""
     missing = 0
     for check in health_checks():
@@ -118,12 +113,7 @@ def tested_version(name: str, extra: str) -> str:
 
 
 def package(name: str, extra: str, remedy: str) -> HealthCheck:
-    """Check the version of an installed distribution.
-
-    Args:
-        extra: ``cpu`` or ``gpu``: what this machine computes with.
-        remedy: For a distribution that is missing, or of another version than is required.
-    """
+    """Check the version of a distribution; ``extra`` is what this machine computes with, ``cpu`` or ``gpu``."""
     found = installed(name)
     if found is None:
         return HealthCheck(name, "missing", remedy)

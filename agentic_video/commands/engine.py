@@ -39,11 +39,7 @@ class RecipeOptions:
     """which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)"""
 
     def recipe_folder(self, default: str = "") -> Path:
-        """Folder of the recipe, absolute.
-
-        Args:
-            default: Name of the recipe where the command names none.
-        """
+        """Absolute folder of the recipe, of the default one where the command names none."""
         from agentic_video.config.compose import find_recipe
 
         if self.system and self.recipe:
@@ -74,11 +70,7 @@ class EngineOptions:
 def choose_engine(model: str, requested: str, gpus: int, option: str = "--model") -> str:
     """Return ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a class.
 
-    Args:
-        model: Folder of a checkpoint, its name on a hub, or the address of a server.
-        requested: The option's value; ``auto`` takes a server for an address, the toy engine for a tiny checkpoint
-            without a GPU, else vLLM.
-        option: Name of the option that names the model, for messages.
+    ``auto`` takes a server for an address, the toy engine for a tiny checkpoint without a GPU, else vLLM.
     """
     from agentic_video.evaluation.model import engine_of, require_checkpoint
 

@@ -21,7 +21,7 @@ from agentic_video.utils.option_types import Amount, Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(JobArguments):
+class EnhanceArguments(JobArguments):
     """Questions about new videos."""
 
     failures: UseAppendAction[tuple[Path, ...]]
@@ -56,7 +56,7 @@ class Options(JobArguments):
     """seed of the choice of examples"""
 
 
-def run(options: Options) -> int:
+def run(options: EnhanceArguments) -> int:
     """Enhance; returns the exit status, 1 when a video failed or no row came out."""
     return run_job(
         lambda: enhance(

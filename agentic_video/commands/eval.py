@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentic_video.commands.engine import TOY, choose_engine
-from agentic_video.commands.eval_options import Options, variant_of
+from agentic_video.commands.eval_options import EvalArguments, variant_of
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.released import chosen, evaluate_several
 from agentic_video.utils.ray_cluster import auth_mode
@@ -23,17 +23,12 @@ if TYPE_CHECKING:
     from agentic_video.launch.toyworld import ToyModel
 
 
-def run(options: Options) -> int:
-    """Evaluate.
-
-    Returns:
-        Exit status: 0 when every row was played, 1 when some couldn't be, were left out or have no grade yet, 2 when
-        nothing could start.
-    """
+def run(options: EvalArguments) -> int:
+    """Evaluate; exit status 1 when rows weren't played or have no grade yet, 2 when nothing could start."""
     return guarded(lambda: _run(options))
 
 
-def _run(options: Options) -> int:
+def _run(options: EvalArguments) -> int:
     from agentic_video.evaluation.evaluate import evaluate
     from agentic_video.utils.host import count_gpus
 
@@ -49,7 +44,7 @@ def _run(options: Options) -> int:
     return int(not all(result.complete for result in evaluate(evaluation)))
 
 
-def eval_options(options: Options, gpus: int, checkpoint: "Checkpoint | None" = None) -> "EvalOptions":
+def eval_options(options: EvalArguments, gpus: int, checkpoint: "Checkpoint | None" = None) -> "EvalOptions":
     """The library's options; model and rows may still be missing. The command's own come before the checkpoint's."""
     from agentic_video.config.compose import recipe_at
     from agentic_video.evaluation.model import ModelOptions
@@ -90,11 +85,7 @@ def eval_options(options: Options, gpus: int, checkpoint: "Checkpoint | None" = 
 
 
 def with_toyworld(options: "EvalOptions", engine: str, gpus: int) -> "EvalOptions":
-    """Return the options with the synthetic world's rows, and its tiny model, where they name none.
-
-    Args:
-        engine: As the command names it.
-    """
+    """Return the options with the synthetic world's rows, and its tiny model, where they name none."""
     from agentic_video.config.compose import compose_recipe
     from agentic_video.config.settings import settings_of
     from agentic_video.evaluation.model import check_taught, require_model

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(EngineOptions, RecipeOptions):
+class EvalArguments(EngineOptions, RecipeOptions):
     """An evaluation."""
 
     checkpoint: str = ""
@@ -58,7 +58,7 @@ class Options(EngineOptions, RecipeOptions):
     overrides: Overrides = ()
 
 
-def variant_of(options: Options) -> "Variant":
+def variant_of(options: EvalArguments) -> "Variant":
     """The agent, the agent without tools, or the baseline."""
     from agentic_video.evaluation.options import PLAIN, Variant
 

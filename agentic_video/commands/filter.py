@@ -6,11 +6,10 @@ An episode is kept when its answer is right and its last look overlaps a gold wi
 more, as for LongVT's RFT. No model is asked.
 """
 
-from agentic_video.synthesis.filter import FilterOptions as Options
-from agentic_video.synthesis.filter import filter_episodes
+from agentic_video.synthesis.filter import FilterOptions, filter_episodes
 
 
-def run(options: Options) -> int:
+def run(options: FilterOptions) -> int:
     """Filter; returns the exit status, 1 when no episode is kept."""
     found = filter_episodes(options)
     print(

@@ -30,15 +30,7 @@ def set_environment() -> None:
 
 
 def guarded(work: Callable[[], int], *, models: bool = True) -> int:
-    """Run a command that can be resumed.
-
-    Args:
-        work: Returns the command's exit status.
-        models: Whether models run in this process.
-
-    Returns:
-        The command's exit status; 2 after one line when it couldn't start, 130 when it was interrupted.
-    """
+    """Run a command that can be resumed, as :func:`plainly` does; its models' processes get their environment."""
     try:
         prepare(os.environ)
     except SetupError as error:
@@ -58,15 +50,7 @@ def guarded(work: Callable[[], int], *, models: bool = True) -> int:
 
 
 def plainly(work: Callable[[], int], resuming: str = "") -> int:
-    """Run a command; a mistake of its user, and an interruption, cost one line.
-
-    Args:
-        work: Returns the command's exit status.
-        resuming: Printed after "stopped".
-
-    Returns:
-        The command's exit status; 2 for a :class:`SetupError` or an error of the file system, 130 for an interruption.
-    """
+    """Run a command; a mistake, an error of the file system (status 2) and an interruption (130) cost one line."""
     try:
         status = work()
         sys.stdout.flush()

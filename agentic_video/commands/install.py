@@ -10,17 +10,14 @@ Why not an extra: vLLM's CPU build asks for a torch that isn't on PyPI, flash-at
 A checkout's scripts need none of this: they make an environment of their own.
 """
 
+import argparse
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
-
-from tyro.conf import Positional
 
 from agentic_video.utils.cuda import BUILDING, NO_FLASH_ATTN, driver_problem, nvcc_problem
 from agentic_video.utils.errors import SetupError
@@ -29,21 +26,17 @@ PACKAGED = Path(__file__).resolve().parents[1] / "packaging"
 """Folder of the requirement lists in a wheel. In a checkout they are next to the package."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """A kind of machine."""
-
-    kind: Positional[Literal["cpu", "gpu"]]
-    """what this machine computes with"""
-    flash_attn: str = ""
-    """install this wheel of flash-attn instead of compiling it"""
-    no_flash_attn: bool = False
-    """leave flash-attn out: jobs need attention by sdpa"""
-    dry_run: bool = False
-    """print the commands and stop"""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options with the standard library, as nothing else is installed yet."""
+    parser.add_argument("kind", choices=("cpu", "gpu"), help="what this machine computes with")
+    parser.add_argument("--flash-attn", default="", help="install this wheel of flash-attn instead of compiling it")
+    parser.add_argument(
+        "--no-flash-attn", action="store_true", help="leave flash-attn out: jobs need attention by sdpa"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
 
 
-def run(options: Options) -> int:
+def run(options: argparse.Namespace) -> int:
     """Install; returns the exit status of the first installation that failed."""
     wheel = _flash_attn_wheel(options)
     compiles = options.kind == "gpu" and not options.no_flash_attn and not wheel
@@ -65,7 +58,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _flash_attn_wheel(options: Options) -> str:
+def _flash_attn_wheel(options: argparse.Namespace) -> str:
     """Path of the given wheel of flash-attn; empty for none."""
     if options.kind != "gpu" and (options.flash_attn or options.no_flash_attn):
         raise SetupError(f"{options.kind}: flash-attn is for GPUs; leave --flash-attn and --no-flash-attn out")
@@ -95,15 +88,7 @@ def installer() -> list[str]:
 def install_commands(
     kind: str, lists: Path, install: list[str], flash_attn: str = "", *, compiles: bool = True
 ) -> list[list[str]]:
-    """Return the commands that install what a machine computes with; the lists are complete, so nothing is resolved.
-
-    Args:
-        kind: ``cpu`` or ``gpu``.
-        lists: Folder of the requirement lists.
-        install: See :func:`installer`.
-        flash_attn: A wheel of flash-attn, for ``gpu``.
-        compiles: Whether flash-attn is compiled where there is no wheel.
-    """
+    """Return the commands that install what a machine computes with; the lists are complete, so nothing is resolved."""
     listed = [*install, "--no-deps", "-r", str(lists / f"requirements-{kind}.txt")]
     if kind == "cpu":
         return [[*listed, str(lists / "vllm-cpu-metadata")]]

@@ -5,11 +5,10 @@
 VideoZoomer draws both for its cold-start data (Figure 7). No model is asked.
 """
 
-from agentic_video.synthesis.lengths import LengthOptions as Options
-from agentic_video.synthesis.lengths import measure_lengths, table
+from agentic_video.synthesis.lengths import LengthOptions, lengths_text, measure_lengths
 
 
-def run(options: Options) -> int:
+def run(options: LengthOptions) -> int:
     """Print the report; returns the exit status."""
-    print(table(measure_lengths(options)))
+    print(lengths_text(measure_lengths(options)))
     return 0

@@ -6,11 +6,10 @@ Each question is one row, which GRPO reads as it is; ``extra_info.mined`` has th
 answers. ``agentic-video enhance`` shows them to a teacher. No model is asked.
 """
 
-from agentic_video.synthesis.mine import MineOptions as Options
-from agentic_video.synthesis.mine import mine
+from agentic_video.synthesis.mine import MineOptions, mine
 
 
-def run(options: Options) -> int:
+def run(options: MineOptions) -> int:
     """Mine; returns the exit status, 1 when no question is failed."""
     mined = mine(options)
     rows = mined.written

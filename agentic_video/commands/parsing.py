@@ -1,5 +1,6 @@
 """Command line: the list of commands, and the words of one command read into its option dataclass."""
 
+import argparse
 import contextlib
 import io
 import re
@@ -9,7 +10,8 @@ from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn, cast, get_type_hints
 
 from agentic_video.utils.errors import SetupError
 
@@ -35,17 +37,19 @@ COMMANDS: Mapping[str, str] = {
     "templates": "count the reasoning templates that trajectories follow",
     "lengths": "measure trajectories, in tokens and in calls",
 }
-"""The commands, each with a line of help. Each is a module of ``agentic_video.commands`` with a dataclass ``Options``
-and ``run(options) -> int``; only the requested one is imported. A field ``overrides`` takes the Hydra overrides."""
+"""The commands, each with a line of help.
+
+Each is a module of ``agentic_video.commands`` with a function ``run``, whose parameter ``options`` is of the command's
+dataclass of options, and which returns the exit status; only the requested one is imported. A field ``overrides`` takes
+the Hydra overrides. ``install``, which runs where tyro isn't installed yet, adds its options to a parser of the
+standard library.
+"""
 _UNSET = re.compile(r"\((?:default:\s+(?:None|False|'')?|repeatable)\)")
 """Defaults that tyro adds to the help of options that have none to tell."""
 
 
 def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[Any], int], Any]:
-    """Read a command line.
-
-    Returns:
-        The function that runs the command, and its options.
+    """Read a command line; return the function that runs the command, and its options.
 
     Raises:
         SystemExit: For help, with status 0.
@@ -64,17 +68,29 @@ def parsed(words: Sequence[str], about: str | None = None) -> tuple[Callable[[An
         _fail(PROGRAM, f"no command {name}{_did_you_mean(name, COMMANDS)}")
     module = import_module(f"agentic_video.commands.{name}")
     program = f"{PROGRAM} {name}"
-    options, others = _read(program, module.Options, rest, (module.__doc__ or "").replace("``", ""))
+    options: Any
+    about = (module.__doc__ or "").replace("``", "").strip()
+    if hasattr(module, "add_options"):
+        options, others = _parser(program, module, about).parse_known_args(rest)
+    else:
+        options, others = _read(program, options_class(module), rest, about)
     overridable = hasattr(options, "overrides")
     if unknown := [word for word in others if word.startswith("-") or not overridable]:
         written = unknown[0].partition("=")[0]
-        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module.Options))}", written)
+        _fail(program, f"not an option: {unknown[0]}{_did_you_mean(written, options_of(module))}", written)
     return module.run, replace(options, overrides=tuple(others)) if overridable else options
 
 
-def options_of(kind: type) -> list[str]:
-    """Option names of a dataclass, as they are written."""
-    return [_option(field.name) for field in fields(kind)]
+def options_class(module: ModuleType) -> type:
+    """The dataclass of a command's options."""
+    return cast(type, get_type_hints(module.run)["options"])
+
+
+def options_of(module: ModuleType) -> list[str]:
+    """Option names of a command, as they are written."""
+    if hasattr(module, "add_options"):
+        return list(_parser("", module, "")._option_string_actions)
+    return [_option(field.name) for field in fields(options_class(module))]
 
 
 def words_of(options: Any) -> list[str]:
@@ -106,10 +122,24 @@ def _read(program: str, kind: type, words: Sequence[str], about: str) -> tuple[A
     except SystemExit as ended:
         if ended.code == 0:
             lines = [line.rstrip() for line in _UNSET.sub("", shown.getvalue()).splitlines()]
-            print(about.strip(), "", *(line for line in lines if line), sep="\n")
+            print(about, "", *(line for line in lines if line), sep="\n")
             raise
         _fail(program, _message_in(mistake.getvalue()))
     return _checked(program, kind, options), others
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors cost one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _fail(self.prog, message)
+
+
+def _parser(program: str, module: ModuleType, about: str) -> argparse.ArgumentParser:
+    style = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(program, description=about, formatter_class=style, allow_abbrev=False)
+    module.add_options(parser)
+    return parser
 
 
 def _path_rule() -> contextlib.AbstractContextManager[Any]:

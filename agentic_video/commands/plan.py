@@ -22,7 +22,7 @@ GPUS = {"single": 1, "four": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class PlanArguments:
     """A run, and the machines for it."""
 
     recipe: str
@@ -44,12 +44,12 @@ class Options:
     overrides: Overrides = ()
 
 
-def run(options: Options) -> int:
+def run(options: PlanArguments) -> int:
     """Plan; returns the exit status."""
     return guarded(lambda: _run(options), models=False)
 
 
-def _run(options: Options) -> int:
+def _run(options: PlanArguments) -> int:
     from agentic_video.config.compose import compose_recipe, recipe_at
     from agentic_video.config.features import check_verl_features
     from agentic_video.config.overrides import check_overrides

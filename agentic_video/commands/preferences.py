@@ -23,7 +23,7 @@ from agentic_video.utils.option_types import Fraction, OpenFraction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TeacherArguments):
+class PreferencesArguments(TeacherArguments):
     """Trajectories, and their judge."""
 
     records: UseAppendAction[tuple[Path, ...]] = ()
@@ -50,12 +50,12 @@ class Options(TeacherArguments):
     """seed of the choice of trajectories"""
 
 
-def run(options: Options) -> int:
+def run(options: PreferencesArguments) -> int:
     """Label; returns the exit status, 1 when an episode couldn't be judged or a kind is missing."""
     return run_job(lambda: _label(options))
 
 
-def _label(options: Options) -> JobReport:
+def _label(options: PreferencesArguments) -> JobReport:
     if options.overrides and not options.data:
         # Where nothing is played there is no config: such a word is a file that doesn't exist, for example.
         raise SetupError(f"not an option: {options.overrides[0]}", key=options.overrides[0])

@@ -18,7 +18,7 @@ from agentic_video.utils.option_types import Fraction, ModelName
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TeacherArguments):
+class ReflectArguments(TeacherArguments):
     """Failures, and their corrections."""
 
     teacher: ModelName
@@ -33,7 +33,7 @@ class Options(TeacherArguments):
     """turns with loss in SFT: the correction's, or those before it too"""
 
 
-def run(options: Options) -> int:
+def run(options: ReflectArguments) -> int:
     """Reflect; returns the exit status, 1 when a failure couldn't be corrected."""
     return run_job(
         lambda: reflect(

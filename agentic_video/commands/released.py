@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentic_video.commands.engine import TOY, choose_engine
-from agentic_video.commands.eval_options import Options, variant_of
+from agentic_video.commands.eval_options import EvalArguments, variant_of
 from agentic_video.commands.parsing import words_of
 from agentic_video.utils.errors import SetupError
 
@@ -26,7 +26,7 @@ TAIL_BYTES = 4_096
 """End of a process's messages that is searched for the reason of its failure."""
 
 
-def chosen(options: Options) -> "list[Checkpoint]":
+def chosen(options: EvalArguments) -> "list[Checkpoint]":
     """The checkpoints that the options name; none where they name a recipe."""
     from agentic_video.evaluation.checkpoints import checkpoints, named
 
@@ -45,12 +45,8 @@ def chosen(options: Options) -> "list[Checkpoint]":
     return found
 
 
-def evaluate_several(found: "Sequence[Checkpoint]", options: Options) -> int:
-    """Print the plan, evaluate the checkpoints in turn, and compare.
-
-    Returns:
-        Exit status: 0 when every checkpoint played every row, else 1.
-    """
+def evaluate_several(found: "Sequence[Checkpoint]", options: EvalArguments) -> int:
+    """Print the plan, evaluate the checkpoints in turn, and compare; exit status 0 when every row was played."""
     from agentic_video.datasets.rows import load_rows
     from agentic_video.evaluation.compare import EvalRun, read_run, write_comparison
     from agentic_video.evaluation.options import check_files, checkpoints_folder
@@ -87,7 +83,7 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: Options) -> int:
 
 
 def _stage(
-    checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", variant: "Variant", options: Options
+    checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", variant: "Variant", options: EvalArguments
 ) -> "CheckpointPlan":
     from agentic_video.evaluation.released import CheckpointPlan, plan_checkpoint
     from agentic_video.utils.host import count_gpus
@@ -111,7 +107,7 @@ def _stage(
     )
 
 
-def _play(stage: "CheckpointPlan", options: Options) -> tuple[int, str]:
+def _play(stage: "CheckpointPlan", options: EvalArguments) -> tuple[int, str]:
     """Evaluate one checkpoint in a process of its own, whose messages are passed on."""
     print(f"== {stage.checkpoint.name}", file=sys.stderr, flush=True)
     words = words_of(replace(options, checkpoint=stage.checkpoint.name, out=stage.folder))

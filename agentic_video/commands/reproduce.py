@@ -23,7 +23,7 @@ from agentic_video.utils.option_types import OutputFolder, Overrides
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceArguments:
     """A reproduction."""
 
     recipe: Positional[str]
@@ -56,17 +56,12 @@ class Options:
     overrides: Overrides = ()
 
 
-def run(options: Options) -> int:
-    """Reproduce.
-
-    Returns:
-        Exit status: 0 when all is complete (with ``--plan``: when nothing is missing), 1 when a stage failed, 2 when
-        something is missing, 130 when it was interrupted.
-    """
+def run(options: ReproduceArguments) -> int:
+    """Reproduce; exit status 0 when all is complete (``--plan``: nothing is missing), 1 when a stage failed, else 2."""
     return guarded(lambda: _run(options), models=False)
 
 
-def _run(options: Options) -> int:
+def _run(options: ReproduceArguments) -> int:
     from agentic_video.commands.parsing import parsed
     from agentic_video.config.compose import recipe_at
     from agentic_video.launch.reproduce.chain import Mode, read_chain

@@ -21,7 +21,7 @@ from agentic_video.utils.option_types import Overrides
 
 
 @dataclass(frozen=True)
-class Options:
+class RunArguments:
     """A training job."""
 
     recipe: Positional[str]
@@ -38,18 +38,18 @@ class Options:
     overrides: Overrides = ()
 
 
-def run(options: Options) -> int:
+def run(options: RunArguments) -> int:
     """Train; returns the training's exit status, or 2 when it can't start."""
     return guarded(lambda: _run(options), models=False)
 
 
-def _run(options: Options) -> int:
+def _run(options: RunArguments) -> int:
     from agentic_video.launch.main import launch
 
     return launch(launch_options(options))
 
 
-def launch_options(options: Options) -> LaunchOptions:
+def launch_options(options: RunArguments) -> LaunchOptions:
     """Find the recipe, and tell the stage from the overrides."""
     from agentic_video.config.compose import recipe_at
     from agentic_video.config.overrides import check_overrides

@@ -7,14 +7,14 @@ from tyro.conf import Positional
 
 
 @dataclass(frozen=True)
-class Options:
+class SummaryArguments:
     """The run."""
 
     folder: Positional[Path]
     """folder of a run, outputs/<recipe>-<profile>/run-NNN"""
 
 
-def run(options: Options) -> int:
+def run(options: SummaryArguments) -> int:
     """Write and print the summary; returns the exit status."""
     from agentic_video.report.losses import LOSSES, write_losses
     from agentic_video.report.metrics import load_metrics

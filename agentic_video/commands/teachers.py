@@ -69,13 +69,9 @@ class TeacherArguments(JobArguments, EngineOptions, RecipeOptions):
     overrides: Overrides = ()
 
     def player(self, model: str, name: str, option: str = "--teacher", system: str = "") -> TeacherOptions:
-        """A model that plays episodes.
+        """A model that plays episodes, of the system that the command names, else of ``system``.
 
-        Args:
-            model: Address of a server, or folder of a checkpoint.
-            name: Name of the model on the server.
-            option: Name of the option that names the model, for messages.
-            system: The system where the command names none.
+        ``option`` is the name of the option that names the model, for messages.
         """
         engine = choose_engine(model, self.engine, count_gpus(), option)
         return TeacherOptions(
@@ -101,11 +97,7 @@ class TeacherArguments(JobArguments, EngineOptions, RecipeOptions):
 
 
 def run_job(job: Callable[[], JobReport]) -> int:
-    """Run a job and report how it ended.
-
-    Returns:
-        Exit status: 0 when all was done, 1 when something is missing, 2 when nothing could start, 130 when interrupted.
-    """
+    """Run a job and report its end; exit status 1 when something is missing, 2 when nothing could start."""
 
     def work() -> int:
         finished = job()

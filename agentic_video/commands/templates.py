@@ -6,11 +6,10 @@ The five templates are those of the paper's process-supervised data (appendix F.
 decides. No model is asked.
 """
 
-from agentic_video.synthesis.templates import TemplateOptions as Options
-from agentic_video.synthesis.templates import count_templates, table
+from agentic_video.synthesis.templates import TemplateOptions, count_templates, templates_text
 
 
-def run(options: Options) -> int:
+def run(options: TemplateOptions) -> int:
     """Print the report; returns the exit status."""
-    print(table(count_templates(options)))
+    print(templates_text(count_templates(options)))
     return 0

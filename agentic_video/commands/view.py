@@ -21,7 +21,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Options:
+class ViewArguments:
     """Episodes, and how they are shown."""
 
     paths: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
@@ -42,7 +42,7 @@ class Options:
     """of the server; 0 for a free one"""
 
 
-def run(options: Options) -> int:
+def run(options: ViewArguments) -> int:
     """Write the report, or serve it until interrupted; returns the exit status."""
     from agentic_video.report.viewer.view import load_view
 

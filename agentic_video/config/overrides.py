@@ -1,5 +1,6 @@
 """Hydra overrides, checked against the config that they change: a mistake costs one line that names the key."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -156,3 +157,19 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
 def written(value: Any) -> str:
     """A value as a user wrote it."""
     return str(value).lower() if isinstance(value, bool) else repr(getattr(value, "text", value))
+
+
+def quoted(value: Any) -> str:
+    """A value as a Hydra override takes it, whatever characters it holds."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{quoted(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(quoted(item) for item in value) + "]"
+    # OmegaConf looks for ${...} in it, Hydra for the quote; before both, backslashes are counted in pairs
+    text = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(value))
+    text = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"

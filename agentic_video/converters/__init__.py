@@ -1,98 +1,24 @@
-"""Converters of published data sets into rows: one module each, named here.
+"""Converters of published data sets into rows: one module each, with a ``CONVERTER``, named here.
 
-A new one is a module with a ``CONVERTER`` and a line below. ``docs/datasets.md`` has them all.
+``docs/datasets.md`` lists them.
 """
 
-from agentic_video.converters import (
-    activitynet_captions,
-    cgbench,
-    charades_sta,
-    clevrer,
-    dream1k,
-    egoschema,
-    elv_halluc,
-    eva,
-    framethinker,
-    herbench,
-    llava_video,
-    longtimescope,
-    longvideo_reason,
-    longvideobench,
-    longvt,
-    lsdbench,
-    lvbench,
-    minerva,
-    mlvu,
-    mmvu,
-    mvbench,
-    nextgqa,
-    nextqa,
-    perception_test,
-    qvhighlights,
-    rextime,
-    seeker173k,
-    star,
-    tempcompass,
-    temporalbench,
-    timesearch,
-    vdc,
-    video_holmes,
-    video_mmlu,
-    video_mmmu,
-    video_r1,
-    videoespresso,
-    videoeval_pro,
-    videomme,
-    videosiah_eval,
-    videozoomer,
-)
+from importlib import import_module
+
 from agentic_video.converters.base import Converter
 
-_MODULES = (
-    # training
-    longvideo_reason,
-    cgbench,
-    nextqa,
-    star,
-    perception_test,
-    clevrer,
-    llava_video,
-    video_r1,
-    videoespresso,
-    videozoomer,
-    seeker173k,
-    framethinker,
-    timesearch,
-    longvt,
-    # evaluation
-    longvideobench,
-    videomme,
-    mlvu,
-    lvbench,
-    lsdbench,
-    mvbench,
-    video_holmes,
-    video_mmmu,
-    video_mmlu,
-    eva,
-    dream1k,
-    temporalbench,
-    tempcompass,
-    vdc,
-    elv_halluc,
-    egoschema,
-    mmvu,
-    videoeval_pro,
-    longtimescope,
-    minerva,
-    herbench,
-    videosiah_eval,
-    # temporal grounding
-    charades_sta,
-    activitynet_captions,
-    qvhighlights,
-    nextgqa,
-    rextime,
-)
-CONVERTERS: dict[str, Converter] = {module.CONVERTER.name: module.CONVERTER for module in _MODULES}
+TRAINING = """
+    longvideo_reason cgbench nextqa star perception_test clevrer llava_video video_r1 videoespresso videozoomer
+    seeker173k framethinker timesearch longvt
+"""
+EVALUATION = """
+    longvideobench videomme mlvu lvbench lsdbench mvbench video_holmes video_mmmu video_mmlu eva dream1k temporalbench
+    tempcompass vdc elv_halluc egoschema mmvu videoeval_pro longtimescope minerva herbench videosiah_eval
+"""
+GROUNDING = "charades_sta activitynet_captions qvhighlights nextgqa rextime"
+
+CONVERTERS: dict[str, Converter] = {
+    name: import_module(f"agentic_video.converters.{name}").CONVERTER
+    for name in f"{TRAINING} {EVALUATION} {GROUNDING}".split()
+}
 """All converters by name."""

@@ -1,13 +1,11 @@
 """ActivityNet Captions as temporal grounding: an object by video, its sentences each with a window in seconds."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.converters.moments import moment_question
 from agentic_video.types.row import RowError
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     duration, windows, sentences = row.length_of("duration"), row.value("timestamps"), row.value("sentences")
     if not isinstance(windows, list) or not isinstance(sentences, list) or len(windows) != len(sentences):
         yield row.error("timestamps", "must be a list with a [start, end] for each of the 'sentences'")
@@ -41,7 +39,6 @@ CONVERTER = Converter(
     name="activitynet_captions",
     title="ActivityNet Captions (temporal grounding)",
     kind="both",
-    licence="see the source's page",
     source="cs.stanford.edu/people/ranjaykrishna/densevid",
     files="captions.zip, unpacked: val_2.json (the usual test split), val_1.json, train.json",
     videos="the ActivityNet videos as <video id>.mp4 (v_uqiMw7tQ1Cc.mp4)",

@@ -1,11 +1,14 @@
-"""What a converter is, and the checked access to a published row that every converter uses."""
+"""Converters, and the checked access to published rows that they share."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from agentic_video.converters import choices
+from agentic_video.converters.choices import shorten
 from agentic_video.types.row import LETTERS, AnswerType, Interval, RowError, read_windows
 
 Kind = Literal["train", "eval", "both"]
@@ -29,131 +32,87 @@ class BadPart(RowError):
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Something that was left out.
-
-    Attributes:
-        where: File and row, e.g. ``lvb_val.json row 12``.
-        message: What is wrong, with the field.
-    """
+class ConversionProblem:
+    """Something that was left out."""
 
     kind: ProblemKind
-    where: str
-    message: str
+    where: str  # file and row, e.g. ``lvb_val.json row 12``
+    message: str  # what is wrong, with the field
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question as a converter reads it, before its video is looked for.
+    """One question as a converter reads it, before its video is looked for."""
 
-    Attributes:
-        id: Unique within the data set.
-        videos: Names under which the video may lie below the videos' folder, the likeliest first.
-        answer: The right option's letter, or the reference answer; empty where the answer is an interval, and where it
-            isn't published (``extra`` says so by ``answer_hidden``).
-        options: Option texts without letters; empty for other questions.
-        extra: Original ids and categories; None, "" and empty lists are dropped.
-        exact_video: The folders in ``videos`` are part of the name: other videos share its last part.
-        subtitles: Names under which the subtitles may lie below the source's folder.
-        subtitle_offset: Seconds to take off the subtitles' times.
-        answer_type: Kind of the answer; None for the one that the options tell.
-        windows: Gold windows in seconds, of the answer or of its evidence.
-    """
-
-    id: str
-    videos: tuple[str, ...]
+    id: str  # unique within the data set
+    videos: tuple[str, ...]  # names under which the video may lie below the videos' folder, the most likely first
     question: str
+    # the right option's letter, or the reference answer; empty where the answer is an interval, and where it isn't
+    # published (``extra`` says so by ``answer_hidden``)
     answer: str
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # option texts without letters; empty for other questions
+    # original ids and categories; None, "" and empty lists are dropped
     extra: Mapping[str, Any] = field(default_factory=dict)
-    exact_video: bool = False
-    subtitles: tuple[str, ...] = ()
-    subtitle_offset: float = 0.0
-    answer_type: AnswerType | None = None
-    windows: tuple[Interval, ...] = ()
+    exact_video: bool = False  # the folders in ``videos`` are part of the name: other videos share its last part
+    subtitles: tuple[str, ...] = ()  # names under which the subtitles may lie below the source's folder
+    subtitle_offset: float = 0.0  # seconds to take off the subtitles' times
+    answer_type: AnswerType | None = None  # kind of the answer; None: as the options tell
+    windows: tuple[Interval, ...] = ()  # gold windows in seconds, of the answer or of its evidence
+
+
+Questions = Iterable[Question | RowError]
+"""The questions of a row; a RowError where one of them is bad, a BadPart where the row lost a part of itself."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """An official part of a data set.
+    """An official part of a data set."""
 
-    Attributes:
-        patterns: Glob patterns of its annotation files; those of the first pattern that matches are read.
-        rows: Official number of questions, where one is published.
-        keyed: The json file is one object whose keys are video ids.
-        skip_columns: Parquet columns that need not be read (pictures).
-        beside: Glob patterns of another json file that belongs to the rows, an object by video id (``Fields.beside``).
-    """
-
-    patterns: tuple[str, ...]
-    rows: int | None = None
-    keyed: bool = False
-    skip_columns: frozenset[str] = frozenset()
-    beside: tuple[str, ...] = ()
+    patterns: tuple[str, ...]  # glob patterns of its annotation files; those of the first pattern that matches are read
+    rows: int | None = None  # official number of questions, where one is published
+    keyed: bool = False  # the json file is one object whose keys are video ids
+    skip_columns: frozenset[str] = frozenset()  # Parquet columns that need not be read (pictures)
+    extra_file: tuple[str, ...] = ()  # glob patterns of another json file, an object by video id (``Fields.extra``)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Converter:
-    """How a published data set becomes rows.
+    """A published data set and its way to rows."""
 
-    Attributes:
-        name: As on the command line, and the rows' ``data_source``.
-        kind: What the data set is published for.
-        source: Where it is published.
-        files: What to download into the source's folder.
-        videos: What to download into the videos' folder.
-        splits: Official parts; the first is the default.
-        convert: The questions of one published row and split. An element is a RowError where one of a row's questions
-            is bad, a BadPart where a row lost a part of itself; an empty result means that the row is of another
-            split.
-        subtitles: Whether it has subtitles.
-    """
-
-    name: str
+    name: str  # as on the command line, and the rows' ``data_source``
     title: str
-    kind: Kind
-    licence: str
-    source: str
-    files: str
-    videos: str
-    splits: Mapping[str, Split]
-    convert: Callable[["Fields", str], Iterable[Question | RowError]]
-    subtitles: bool = False
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    kind: Kind = "eval"  # what the data set is published for
+    licence: str = "see the source's page"
+    source: str  # where it is published
+    files: str  # what to download into the source's folder
+    videos: str  # what to download into the videos' folder
+    splits: Mapping[str, Split]  # official parts; the first is the default
+    convert: Callable[["Fields", str], Questions]  # of one row and split; empty for a row of another split
+    subtitles: bool = False  # whether it has subtitles
 
 
 class Fields:
     """A published row: its fields by name, each read with a check that names file, row and field.
 
     Args:
-        raw: The row.
         where: File and row.
         key: The row's key, where the file is one object.
         prefix: Path of this object within the row, e.g. ``qa[2].``.
         number: The row's number within its file, or the object's within its list, from 0.
-        beside: What the split's other file holds, by video id.
+
+    Attributes:
+        extra: The split's other file, by video id.
 
     Raises:
         RowError: The row is no object.
     """
 
-    def __init__(
-        self,
-        raw: Any,
-        where: str,
-        key: str = "",
-        prefix: str = "",
-        number: int = 0,
-        beside: Mapping[str, Any] | None = None,
-    ):
+    extra: Mapping[str, Any] = {}
+
+    def __init__(self, raw: Any, where: str, key: str = "", prefix: str = "", number: int = 0):
         self.where, self.key, self.prefix, self.number = where, key, prefix, number
-        self.beside: Mapping[str, Any] = beside or {}
         if not isinstance(raw, Mapping):
-            raise RowError(f"{where}: expected an object{f' at {prefix[:-1]!r}' if prefix else ''}, got {_short(raw)}")
+            raise RowError(f"{where}: expected an object{f' at {prefix[:-1]!r}' if prefix else ''}, got {shorten(raw)}")
         self.raw: Mapping[Any, Any] = raw
 
     @property
@@ -161,34 +120,43 @@ class Fields:
         """Name of the file."""
         return self.where.rsplit(" ", 2)[0]
 
+    @property
+    def stem(self) -> str:
+        """Name of the file without its folders and suffix."""
+        return PurePosixPath(self.file).stem
+
     def error(self, name: str, message: str) -> RowError:
         """An error about a field."""
         return RowError(f"{self.where}: field '{self.prefix}{name}' {message}")
 
     def has(self, name: str) -> bool:
-        """Whether a field is there and neither null nor an empty text."""
-        value = self.raw.get(name)
-        return value is not None and value != ""
+        """Return True if a field is there and neither null nor an empty text."""
+        return self.raw.get(name) not in (None, "")
 
     def value(self, name: str) -> Any:
-        """A field as it is.
-
-        Raises:
-            RowError: It is missing or null.
-        """
+        """A field as it is, neither missing nor null."""
         if self.raw.get(name) is None:
-            raise self.error(name, f"is missing; the row has {_short(sorted(map(str, self.raw)))}")
+            raise self.error(name, f"is missing; the row has {shorten(sorted(map(str, self.raw)))}")
         return self.raw[name]
 
     def text(self, name: str) -> str:
         """A non-empty text, without white space around it."""
         value = self.value(name)
         if not isinstance(value, str) or not value.strip():
-            raise self.error(name, f"must be a non-empty text, got {_short(value)}")
+            raise self.error(name, f"must be a non-empty text, got {shorten(value)}")
         return value.strip()
 
-    def label(self, name: str) -> str:
-        """An id or a category: a text or a whole number, as text."""
+    def one_of(self, name: str, allowed: Sequence[str]) -> str:
+        """A text from a list."""
+        text = self.text(name)
+        if text not in allowed:
+            raise self.error(name, f"must be one of {', '.join(allowed)}, got {shorten(text)}")
+        return text
+
+    def label(self, name: str, default: str | None = None) -> str:
+        """An id or a category: a text or a whole number, as text; the default where the field is missing or empty."""
+        if default is not None and not self.has(name):
+            return default
         value = self.value(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
@@ -198,13 +166,11 @@ class Fields:
         """A number, also one written as text."""
         value = self.value(name)
         try:
-            if isinstance(value, bool):
-                raise ValueError
-            number = float(value)
-            if number != number or number in (float("inf"), float("-inf")):
-                raise ValueError
+            number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
-            raise self.error(name, f"must be a number, got {_short(value)}") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise self.error(name, f"must be a number, got {shorten(value)}")
         return number
 
     def length_of(self, name: str) -> float:
@@ -214,15 +180,15 @@ class Fields:
             raise self.error(name, f"must be above 0 seconds, got {length:g}")
         return length
 
-    def texts(self, name: str, drop_blank: bool = False) -> tuple[str, ...]:
-        """A list of texts; numbers become texts (counts are published as either).
+    def duration(self) -> float | None:
+        """The video's length in seconds from ``duration``; None where that is missing."""
+        return self.length_of("duration") if self.has("duration") else None
 
-        Args:
-            drop_blank: Leave blank texts out, instead of refusing the row for them.
-        """
+    def texts(self, name: str, drop_blank: bool = False) -> tuple[str, ...]:
+        """A list of texts; numbers become texts (counts are published as either). Blank ones are refused or dropped."""
         value = self.value(name)
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.error(name, f"must be a list of texts, got {_short(value)}")
+            raise self.error(name, f"must be a list of texts, got {shorten(value)}")
         texts = []
         for number, item in enumerate(value):
             if isinstance(item, int | float) and not isinstance(item, bool):
@@ -230,14 +196,14 @@ class Fields:
             if drop_blank and isinstance(item, str) and not item.strip():
                 continue
             if not isinstance(item, str) or not item.strip():
-                raise self.error(f"{name}[{number}]", f"must be a non-empty text, got {_short(item)}")
+                raise self.error(f"{name}[{number}]", f"must be a non-empty text, got {shorten(item)}")
             texts.append(item.strip())
         return tuple(texts)
 
     def windows(self, name: str) -> tuple[Interval, ...]:
         """Windows ``[[start, end], ..]`` in seconds, one at least; a single ``[start, end]`` is one."""
         value = self.value(name)
-        single = isinstance(value, Sequence) and len(value) == 2 and all(isinstance(one, int | float) for one in value)
+        single = isinstance(value, Sequence) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
         try:
             windows = read_windows([value] if single else value)
         except ValueError as error:
@@ -251,18 +217,25 @@ class Fields:
         return Fields(self.value(name), self.where, self.key, f"{self.prefix}{name}.", self.number)
 
     def children(self, name: str) -> Iterator["Fields | RowError"]:
-        """The objects of a list; an element that is none is an error in its place."""
+        """The objects of a list, an error in the place of anything else."""
         value = self.value(name)
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.error(name, f"must be a list of objects, got {_short(value)}")
+            raise self.error(name, f"must be a list of objects, got {shorten(value)}")
         for number, item in enumerate(value):
             try:
                 yield Fields(item, self.where, self.key, f"{self.prefix}{name}[{number}].", number)
             except RowError as error:
                 yield error
 
+    def objects(self, name: str) -> Iterator["Fields"]:
+        """The objects of a list, all of which must be good."""
+        for part in self.children(name):
+            if isinstance(part, RowError):
+                raise part
+            yield part
+
     def members(self) -> Iterator["Fields | RowError"]:
-        """The objects that are this one's values; a value that is none is an error in its place."""
+        """The objects that are this one's values, an error in the place of anything else."""
         for name in map(str, self.raw):
             try:
                 yield self.child(name)
@@ -272,8 +245,7 @@ class Fields:
     def options(self, name: str, drop_blank: bool = False) -> tuple[str, ...]:
         """Options without letters, from a list of texts or an object ``{"A": text, ...}``.
 
-        Args:
-            drop_blank: Leave a list's blank options out. Only where the gold is a text: the others' letters change.
+        Drop a list's blank options only where the gold is a text: the others' letters change.
         """
         value = self.value(name)
         if isinstance(value, Mapping):
@@ -291,17 +263,19 @@ class Fields:
         except choices.ChoiceError as error:
             raise self.error(name, str(error)) from None
 
-    def question_and_options(self, name: str) -> tuple[str, tuple[str, ...]]:
+    def question_and_options(self, name: str, *, required: bool = False) -> tuple[str, tuple[str, ...]]:
         """Question and options of a text that holds both (:func:`.choices.split_question`).
 
-        Returns:
-            The question and its options; no options where there are none.
+        Options are required, or empty where there are none.
         """
         text = self.text(name)
         try:
-            return choices.split_question(text)
+            question, options = choices.split_question(text)
         except choices.ChoiceError as error:
             raise self.error(name, str(error)) from None
+        if required and not (question and options):
+            raise self.error(name, "must hold a question and options A, B, ...")
+        return question, options
 
     def gold(self, name: str, how: Literal["letter", "text", "index"], options: Sequence[str]) -> str:
         """The letter of the right option.
@@ -317,6 +291,30 @@ class Fields:
         except choices.ChoiceError as error:
             raise self.error(name, str(error)) from None
 
+    def answer(self, name: str, options: Sequence[str], asked: RowError) -> str:
+        """The right option's letter, or without options the reference answer, in ``<answer>`` tags or not.
+
+        A letter without options is the error ``asked``, about the field that should hold them.
+        """
+        answer = choices.in_tags(self.label(name))
+        if options:
+            return self.gold(name, "letter", options)
+        if choices.is_letter(answer):
+            raise asked
+        if not answer:
+            raise self.error(name, "holds empty <answer> tags")
+        return answer
+
+    def path_of(self, name: str) -> str:
+        """The path of the one video in a list like ``["file://path"]`` or ``[{"video": path}]``."""
+        videos = self.value(name)
+        video = videos[0] if isinstance(videos, list) and len(videos) == 1 else videos
+        if isinstance(video, dict):
+            video = video.get("video")
+        if not isinstance(video, str) or not video.strip():
+            raise self.error(name, f"must hold one video with its path, got {shorten(videos)}")
+        return video.strip().removeprefix("file://")
+
     def kept(self, *names: str) -> dict[str, Any]:
         """Fields to keep as texts under their names in snake case: a column must have one type in all rows."""
         return {
@@ -331,32 +329,19 @@ def snake(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def each(
-    parts: Iterable[Fields | RowError], read: Callable[[Fields], Question | None]
-) -> Iterator[Question | RowError]:
+def each(parts: Iterable[Fields | RowError], read: Callable[[Fields], Question | None]) -> Questions:
     """The questions of a row that holds several, an error in the place of a bad one."""
     for part in parts:
-        if isinstance(part, RowError):
-            yield part
-            continue
         try:
-            question = read(part)
+            question = part if isinstance(part, RowError) else read(part)
         except RowError as error:
-            yield error
-        else:
-            if question is not None:
-                yield question
+            question = error
+        if question is not None:
+            yield question
 
 
 def graded_by(row: Fields, name: str) -> tuple[list[dict[str, str]], list[BadPart]]:
-    """The questions and answers by which a caption is graded.
-
-    Returns:
-        The good pairs, and an error for each bad one.
-
-    Raises:
-        RowError: None is good.
-    """
+    """The questions and answers by which a caption is graded, one at least, and an error for each bad pair."""
     pairs, bad = [], []
     for part in row.children(name):
         try:
@@ -366,12 +351,9 @@ def graded_by(row: Fields, name: str) -> tuple[list[dict[str, str]], list[BadPar
         except RowError as error:
             bad.append(BadPart(f"{error}; left out of the questions that grade the caption"))
     if not pairs:
-        raise row.error(name, f"has no question with an answer: the caption can't be graded{_first_of(bad)}")
+        first = f" (first: {bad[0]})" if bad else ""
+        raise row.error(name, f"has no question with an answer: the caption can't be graded{first}")
     return pairs, bad
-
-
-def _first_of(errors: Sequence[RowError]) -> str:
-    return f" (first: {errors[0]})" if errors else ""
 
 
 def as_json(value: Any) -> str:

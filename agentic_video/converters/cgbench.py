@@ -1,13 +1,11 @@
 """CG-Bench: a json array; the gold is published as a letter and as a text, which must agree."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
-from agentic_video.types.row import LETTERS, Interval, RowError, read_windows
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Questions, Split
+from agentic_video.types.row import LETTERS, Interval, read_windows
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = row.options("choices"), row.label("video_uid")
     letter = row.gold("right_answer", "letter", options)
     # Two options may have the same text: the letter decides, the text must only be that of its option.
@@ -28,7 +26,7 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
         extra={
             "category": row.label("domain"),
             "video_uid": video,
-            "duration": row.length_of("duration") if row.has("duration") else None,
+            "duration": row.duration(),
             "clue_intervals": clues,
             **row.kept("sub_category"),
         },

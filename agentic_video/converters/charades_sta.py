@@ -1,21 +1,20 @@
 """Charades-STA: a text file of lines "video start end##sentence", times in seconds."""
 
 import re
-from collections.abc import Iterator
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.converters.moments import moment_question
 
 _LINE = re.compile(r"(?P<video>\S+) (?P<start>\S+) (?P<end>\S+)\s*##(?P<sentence>.*\S.*)")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     found = _LINE.fullmatch(row.text("line"))
     if not found:
         raise row.error("line", f'must be "video start end##sentence", got {row.text("line")[:60]!r}')
     parts = Fields(found.groupdict(), row.where)
     yield Question(
-        id=f"{split}-{row.number}",  # none is published
+        id=f"{split}-{row.number}",  # not published
         videos=(parts.text("video"),),
         question=moment_question(parts.text("sentence")),
         answer="",

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentic_video.types.row import LETTERS, by_letter
 
-MAX_SHOWN = 60
-"""Characters of an answer in an error message."""
+MAX_SHOWN = 80
+"""Characters of a value in an error message."""
 
 _OPTION_LINE = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)")
 _INLINE = re.compile(r"(?:^|(?<=\s))[(\[]?([A-Z])[)\].:]+\s+")
@@ -65,7 +65,9 @@ def split_question(text: str) -> tuple[str, tuple[str, ...]]:
     """
     text = clean(text)
     lines = text.splitlines()
-    marks = [_Mark(number, found[1]) for number, line in enumerate(lines) if (found := _OPTION_LINE.fullmatch(line))]
+    marks = [
+        _OptionMark(number, found[1]) for number, line in enumerate(lines) if (found := _OPTION_LINE.fullmatch(line))
+    ]
     first = _first_option(marks, lambda start, end: "\n".join(lines[start:end]))
     if first is None:
         return _split_line(text)
@@ -84,7 +86,7 @@ def split_question(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _OptionMark:
     """A letter in its dress, and the place (line or character) where it stands."""
 
     place: int
@@ -96,8 +98,8 @@ def _is_complete(letters: Sequence[str]) -> bool:
     return len(letters) >= 2 and sorted(letters) == list(LETTERS[: len(letters)])
 
 
-def _first_option(marks: Sequence[_Mark], between: Callable[[int, int], str]) -> int | None:
-    """Which mark is the first option's, when all marks from it on are options; None where there are no options."""
+def _first_option(marks: Sequence[_OptionMark], between: Callable[[int, int], str]) -> int | None:
+    """Index of the first option's mark, where all marks from it on are options; None without options."""
     letters = [mark.letter for mark in marks]
     starts = [start for start in range(len(marks)) if _is_complete(letters[start:])]
     if not starts:
@@ -131,7 +133,7 @@ def _end_of_options(lines: Sequence[str], last: int) -> int:
 
 def _split_line(text: str) -> tuple[str, tuple[str, ...]]:
     found = list(_INLINE.finditer(text))
-    marks = [_Mark(mark.start(), mark[1]) for mark in found]
+    marks = [_OptionMark(mark.start(), mark[1]) for mark in found]
     first = _first_option(marks, lambda start, end: text[start:end])
     if first is None:
         return text, ()
@@ -150,7 +152,7 @@ def _in_order(texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def in_tags(text: str) -> str:
-    """What stands in the last ``<answer>`` tags, or the text itself where there are none."""
+    """Text in the last ``<answer>`` tags, or all of it without tags."""
     found = _TAGS.findall(text)
     return (found[-1] if found else text).strip()
 
@@ -172,9 +174,9 @@ def from_letter(value: Any, options: Sequence[str]) -> str:
     named = alone or with_text
     letter = named[1].upper() if named else ""
     if not letter or letter not in LETTERS[: len(options)]:
-        raise ChoiceError(f"must be a letter from A to {LETTERS[len(options) - 1]}, got {_short(value)}")
+        raise ChoiceError(f"must be a letter from A to {LETTERS[len(options) - 1]}, got {shorten(value)}")
     if not alone and with_text and not same(with_text[2], options[LETTERS.index(letter)]):
-        raise ChoiceError(f"is {_short(value)}, but option {letter} is {_short(options[LETTERS.index(letter)])}")
+        raise ChoiceError(f"is {shorten(value)}, but option {letter} is {shorten(options[LETTERS.index(letter)])}")
     return letter
 
 
@@ -190,7 +192,9 @@ def from_text(value: Any, options: Sequence[str]) -> str:
         named = [letter for letter, option in zip(LETTERS, options, strict=False) if same(option, text)]
     if len(named) != 1:
         number = f"{len(named)} options" if named else "no option"
-        raise ChoiceError(f"must be the text of one option, but {number} of {_short(list(options))} is {_short(value)}")
+        raise ChoiceError(
+            f"must be the text of one option, but {number} of {shorten(list(options))} is {shorten(value)}"
+        )
     return named[0]
 
 
@@ -205,7 +209,7 @@ def from_index(value: Any, options: Sequence[str]) -> str:
     except (TypeError, ValueError, OverflowError):
         index = -1
     if not 0 <= index < len(options):
-        raise ChoiceError(f"must be a number from 0 to {len(options) - 1}, got {_short(value)}")
+        raise ChoiceError(f"must be a number from 0 to {len(options) - 1}, got {shorten(value)}")
     return LETTERS[index]
 
 
@@ -218,6 +222,7 @@ def _fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-def _short(value: Any) -> str:
+def shorten(value: Any) -> str:
+    """A published value as text for a message."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -4,13 +4,11 @@ Descriptive questions are open ended (a word or a number). The others have optio
 with exactly one become multiple choice, the rest don't fit the schema and are counted as unsupported.
 """
 
-from collections.abc import Iterable
-
-from agentic_video.converters.base import Converter, Fields, Question, Split, UnsupportedRow, each
-from agentic_video.types.row import LETTERS, RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, UnsupportedRow, each
+from agentic_video.types.row import LETTERS
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     video, scene = row.text("video_filename"), row.label("scene_index")
     return each(row.children("questions"), lambda part: _question(part, video, scene))
 
@@ -23,13 +21,8 @@ def _question(part: Fields, video: str, scene: str) -> Question:
         return Question(identity, (video,), question, part.label("answer"), extra=extra)
     options: list[str] = []
     right: list[int] = []
-    for choice in part.children("choices"):
-        if isinstance(choice, RowError):
-            raise choice
-        verdict = choice.text("answer")
-        if verdict not in ("correct", "wrong"):
-            raise choice.error("answer", f"must be 'correct' or 'wrong', got {verdict!r}")
-        if verdict == "correct":
+    for choice in part.objects("choices"):
+        if choice.one_of("answer", ("correct", "wrong")) == "correct":
             right.append(len(options))
         options.append(choice.text("choice"))
     if len(right) != 1 or len(options) < 2:

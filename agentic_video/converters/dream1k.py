@@ -1,15 +1,12 @@
 """DREAM-1K: json lines with a reference description and its events. Open ended: needs a judge."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     extra = row.child("extra_info")
-    video = row.label("vid") if row.has("vid") else row.label("idx")
+    video = row.label("vid", row.label("idx"))
     prompt, reference, named = _messages(row) if row.has("messages") else _text(row)
     # The release leaves a placeholder in video_file.
     videos = (video,) if not named or named.startswith("<") else (named, video)
@@ -21,7 +18,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         extra={
             "category": row.text("dataset").removeprefix("DREAM/"),
             "events": list(extra.texts("events")),
-            "duration": extra.length_of("duration") if extra.has("duration") else None,
+            "duration": extra.duration(),
             **extra.kept("n_subjects", "n_shots"),
         },
     )
@@ -37,12 +34,8 @@ def _text(row: Fields) -> tuple[str, str, str]:
 def _messages(row: Fields) -> tuple[str, str, str]:
     """Prompt, reference and video file of the release of January 2025: messages of text and video parts."""
     prompt, reference, named = "", "", ""
-    for message in row.children("messages"):
-        if isinstance(message, RowError):
-            raise message
-        for part in message.children("content"):
-            if isinstance(part, RowError):
-                raise part
+    for message in row.objects("messages"):
+        for part in message.objects("content"):
             if part.has("video"):
                 video = part.child("video")
                 named = video.text("video_file") if video.has("video_file") else ""
@@ -58,8 +51,6 @@ def _messages(row: Fields) -> tuple[str, str, str]:
 CONVERTER = Converter(
     name="dream1k",
     title="DREAM-1K",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: bytedance/tarsier (data/annotations), Hugging Face: omni-research/DREAM-1K (videos)",
     files="DREAM-1k.jsonl",
     videos="video/video.zip, unpacked: <vid>.mp4",

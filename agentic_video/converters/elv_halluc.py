@@ -4,19 +4,17 @@ The captions become yes-or-no questions. The file's order matters: each three ro
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 TYPES = ("ground_truth", "in_video", "out_video")
 REQUEST = "Is everything that the following caption says about the video right?"
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind, options = row.text("caption_type"), ("Yes", "No")
-    if kind not in TYPES:
-        raise row.error("caption_type", f"must be one of {TYPES}, got {kind!r}")
+def convert(row: Fields, split: str) -> Questions:
+    kind, options = row.one_of("caption_type", TYPES), ("Yes", "No")
     answer = row.gold("ref_answer", "text", options)
     if (answer == "A") != (kind == "ground_truth"):
         raise row.error("ref_answer", f"must be {'Yes' if kind == 'ground_truth' else 'No'} for {kind}")
@@ -40,21 +38,13 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 
 @dataclass(frozen=True)
 class HallucinationScores:
-    """Scores of ELV-Halluc, as fractions.
+    """Scores of ELV-Halluc, as fractions."""
 
-    Attributes:
-        in_accuracy: Share of triplets whose true caption and in-video caption are both judged rightly.
-        out_accuracy: The same with the out-of-video caption.
-        accuracy: Mean of the two.
-        sah_ratio: See :func:`sah_ratio`.
-        triplets: How many triplets were complete.
-    """
-
-    in_accuracy: float
-    out_accuracy: float
-    accuracy: float
-    sah_ratio: float
-    triplets: int
+    in_accuracy: float  # share of triplets whose true caption and in-video caption are both judged rightly
+    out_accuracy: float  # the same with the out-of-video caption
+    accuracy: float  # mean of the two
+    sah_ratio: float  # see :func:`sah_ratio`
+    triplets: int  # how many triplets were complete
 
 
 def sah_ratio(in_accuracy: float, out_accuracy: float) -> float:
@@ -97,7 +87,6 @@ def hallucination_scores(answers: Iterable[tuple[str, str, bool]]) -> Hallucinat
 CONVERTER = Converter(
     name="elv_halluc",
     title="ELV-Halluc",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: HLSv/ELV-Halluc",
     files="ELV_Halluc.jsonl",

@@ -14,19 +14,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentic_video.converters.base import ConvertError, Fields, Problem, Split
+from agentic_video.converters.base import ConversionProblem, ConvertError, Fields, Split
 from agentic_video.types.row import RowError
 from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.subtitles import SUFFIXES
 
 REPORT_SUFFIX = ".report.json"
 FOLLOWED = 8
-"""How often a link is followed that several paths lead to."""
+"""Number of times that a link is followed to which several paths lead."""
 PARQUET_BATCH = 256
-"""Rows that are read at a time."""
+"""Rows read at a time."""
 
 _OPEN_LINE = re.compile(r"\s*\{(?:[^\n]*[{\[,])?[ \t\r]*\n")
-"""A first line that leaves its object open: the object goes on over the next lines, so the file is no json lines."""
+"""A first line that leaves its object open: the file isn't json lines."""
 _SPACE = re.compile(r"[\s]*")
 _DECODER = json.JSONDecoder()
 
@@ -36,9 +36,6 @@ def walk(root: Path) -> list[tuple[Path, list[str]]]:
 
     A link isn't followed back to a folder that it lies in, nor more than :data:`FOLLOWED` times where it is found by
     several paths: of folders that link to each other there are more paths than can be listed.
-
-    Returns:
-        In order of their paths.
     """
     found: list[tuple[Path, list[str]]] = []
     followed: Counter[str] = Counter()
@@ -66,7 +63,7 @@ def walk(root: Path) -> list[tuple[Path, list[str]]]:
                     followed[path] += 1
                 (links if link else folders).append((folder / entry.name, target, above))
         found.append((folder, files))
-    return sorted(found, key=lambda one: one[0].parts)
+    return sorted(found, key=lambda listed: listed[0].parts)
 
 
 def files_below(root: Path) -> list[Path]:
@@ -86,14 +83,8 @@ def files_below(root: Path) -> list[Path]:
 def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path]:
     """The files of the first pattern that matches anywhere below a folder, in order of their names.
 
-    A source that is a file is taken as it is. Links to folders are followed. Hidden folders (download caches) and a
-    conversion's reports are left out.
-
-    Args:
-        output: A file that is about to be written; it is left out as well.
-
-    Raises:
-        ConvertError: There is none, or the output would overwrite the source.
+    A source that is a file is taken as it is. Links to folders are followed. Hidden folders (download caches), a
+    conversion's reports and its output are left out.
     """
     if source.is_file():
         if source.resolve() == output.resolve():
@@ -119,16 +110,12 @@ def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path
     raise ConvertError(f"--source {source}: no file {' or '.join(patterns)}; see docs/datasets.md for what is needed")
 
 
-def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
-    """The rows of a file, a problem in the place of a row that can't be read; the lines of a text file.
-
-    Args:
-        root: The source's folder; messages name the file from there.
-    """
+def read(path: Path, root: Path, split: Split) -> Iterator[Fields | ConversionProblem]:
+    """The rows of a file below the source's folder, a problem in the place of a row that can't be read."""
     name = str(path.relative_to(root)) if path != root else path.name
     try:
         if path.stat().st_size == 0:
-            rows: Iterator[Fields | Problem] = iter(())
+            rows: Iterator[Fields | ConversionProblem] = iter(())
         elif path.suffix == ".parquet":
             rows = _parquet(path, name, split)
         elif path.suffix in (".csv", ".tsv"):
@@ -141,19 +128,19 @@ def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
         for count, row in enumerate(rows, start=1):  # noqa: B007
             yield row
         if not count:
-            yield Problem("bad_file", name, "the file holds no rows; download it again")
+            yield ConversionProblem("bad_file", name, "the file holds no rows; download it again")
     except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        yield Problem("bad_file", name, f"can't be read: {error}; download it again")
+        yield ConversionProblem("bad_file", name, f"can't be read: {error}; download it again")
 
 
-def _row(raw: Any, where: str, number: int, key: str = "") -> Fields | Problem:
+def _row(raw: Any, where: str, number: int, key: str = "") -> Fields | ConversionProblem:
     try:
         return Fields(raw, where, key, number=number)
     except RowError as error:
-        return Problem("bad_row", where, str(error))
+        return ConversionProblem("bad_row", where, str(error))
 
 
-def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | Problem]:
+def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | ConversionProblem]:
     with pq.ParquetFile(path) as file:
         columns = [column for column in file.schema_arrow.names if column not in split.skip_columns]
         number = 0
@@ -163,17 +150,17 @@ def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | Problem]:
                 number += 1
 
 
-def _csv(path: Path, name: str) -> Iterator[Fields | Problem]:
+def _csv(path: Path, name: str) -> Iterator[Fields | ConversionProblem]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
         for number, raw in enumerate(reader):
             if None in raw:
-                yield Problem("bad_row", f"{name} row {number}", "has more cells than the header")
+                yield ConversionProblem("bad_row", f"{name} row {number}", "has more cells than the header")
             else:
                 yield _row(raw, f"{name} row {number}", number)
 
 
-def _text(path: Path, name: str) -> Iterator[Fields | Problem]:
+def _text(path: Path, name: str) -> Iterator[Fields | ConversionProblem]:
     """The lines of a text file, each as a row with the one field ``line``."""
     row = 0
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
@@ -182,21 +169,13 @@ def _text(path: Path, name: str) -> Iterator[Fields | Problem]:
             row += 1
 
 
-def read_beside(source: Path, split: Split, output: Path) -> dict[str, Any]:
-    """What a split's other file holds; nothing for a split without one.
-
-    Args:
-        source: The rows' folder or file.
-        output: See :func:`find_files`.
-
-    Raises:
-        ConvertError: It isn't there, there are several, or it can't be read.
-    """
-    if not split.beside:
+def read_extra(source: Path, split: Split, output: Path) -> dict[str, Any]:
+    """The object in a split's other file, which must be there once; empty for a split without one."""
+    if not split.extra_file:
         return {}
-    found = find_files(source.parent if source.is_file() else source, split.beside, output)
+    found = find_files(source.parent if source.is_file() else source, split.extra_file, output)
     if len(found) > 1:
-        raise ConvertError(f"--source {source}: holds several files {split.beside[0]}: {found[0]}, {found[1]}, ...")
+        raise ConvertError(f"--source {source}: holds several files {split.extra_file[0]}: {found[0]}, {found[1]}, ...")
     try:
         value = json.loads(found[0].read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -206,7 +185,7 @@ def read_beside(source: Path, split: Split, output: Path) -> dict[str, Any]:
     return value
 
 
-def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | ConversionProblem]:
     """Rows of an array, of an object of objects, of json lines, or one row that is an object over several lines.
 
     An array is decoded element by element: what precedes a damage is kept.
@@ -226,19 +205,16 @@ def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
             try:
                 raw = json.loads(line)
             except json.JSONDecodeError as error:
-                yield Problem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
+                yield ConversionProblem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
             except RecursionError:
-                yield Problem("bad_row", where, "is not json: it is nested too deeply")
+                yield ConversionProblem("bad_row", where, "is not json: it is nested too deeply")
             else:
                 yield _row(raw, where, row)
 
 
-def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | ConversionProblem]:
     position, number, close = _skip(text, _skip(text, 0) + 1), 0, "}" if keyed else "]"
-    if text[position : position + 1] == close:
-        yield from _nothing_after(text, position + 1, name, number)
-        return
-    while True:
+    while text[position : position + 1] != close:
         key = ""
         try:
             if keyed:
@@ -252,23 +228,18 @@ def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Probl
         yield _row(raw, f"{name} row {number}", number, str(key))
         number += 1
         if text[position : position + 1] == close:
-            yield from _nothing_after(text, position + 1, name, number)
-            return
+            break
         try:
             position = _expect(text, position, ",")
         except ValueError as error:
             yield _broken(name, number, error)
             return
+    if after := text[position + 1 :].strip():
+        yield _broken(name, number, ValueError(f"more text after the end: {after[:20]!r}"))
 
 
-def _nothing_after(text: str, position: int, name: str, number: int) -> Iterator[Problem]:
-    """A problem where text follows the end of an array or an object."""
-    if text[_skip(text, position) :]:
-        yield _broken(name, number, json.JSONDecodeError("more text after the end", text, _skip(text, position)))
-
-
-def _broken(name: str, number: int, error: Exception) -> Problem:
-    return Problem(
+def _broken(name: str, number: int, error: Exception) -> ConversionProblem:
+    return ConversionProblem(
         "bad_file", f"{name} row {number}", f"damaged from here on, the rest is left out ({error}); download it again"
     )
 
@@ -287,25 +258,15 @@ def _expect(text: str, position: int, mark: str) -> int:
 
 @dataclass(frozen=True)
 class FoundVideo:
-    """A video that was found.
-
-    Attributes:
-        whole: All folders of the published path were found with it; otherwise another published path may name it too.
-    """
+    """A video on disk."""
 
     path: Path
+    # all folders of the published path were found with it; otherwise another published path may name it too
     whole: bool
 
 
 class VideoFolder:
-    """Finds videos below a folder, by their published path as far as the folder has it (:meth:`find`).
-
-    Args:
-        root: The folder.
-
-    Raises:
-        ConvertError: There is no such folder.
-    """
+    """Videos below a folder, by their published path as far as the folder has it."""
 
     def __init__(self, root: Path):
         if not root.is_dir():
@@ -314,18 +275,14 @@ class VideoFolder:
         self._by_stem: dict[str, list[PurePosixPath]] | None = None
 
     def find(self, names: Sequence[str], exact: bool = False) -> FoundVideo:
-        """The video of the first name that fits one.
+        """The video of the first published path, with or without a suffix, that fits one.
 
         A file fits when all folders that it and the published path have, counted from the file's name, are the same:
         of ``data/219/split_5.mp4``, ``219/split_5.mp4`` and ``videos/data/219/split_5.mp4`` do, and ``104/split_5.mp4``
-        doesn't. The one that shares most folders counts.
-
-        Args:
-            names: Published paths, with or without a suffix.
-            exact: All folders of the name must be there.
+        doesn't. The file that shares most folders counts; with ``exact`` it must share all.
 
         Raises:
-            FileNotFoundError: There is none, it is empty, or several fit equally well; the message says so.
+            FileNotFoundError: There is none, it is empty, or several fit equally well.
         """
         elsewhere: list[PurePosixPath] = []
         for name in names:
@@ -379,7 +336,7 @@ def _stem(name: str) -> str:
 
 
 def _common_tail(path: Sequence[str], name: Sequence[str]) -> int:
-    """How many last parts are the same, suffixes aside."""
+    """Count the last parts that are the same, suffixes aside."""
     count = 0
     for left, right in zip(reversed(path), reversed(name), strict=False):
         same = _stem(left) == _stem(right) if count == 0 else left == right
@@ -390,22 +347,14 @@ def _common_tail(path: Sequence[str], name: Sequence[str]) -> int:
 
 
 class SubtitleFolder:
-    """Subtitles below a folder, by their path or their name.
-
-    Args:
-        root: The folder.
-    """
+    """Subtitles below a folder, by their path or their name (.srt, or .json as LongVideoBench has them)."""
 
     def __init__(self, root: Path):
         self.root = root
         self._by_name: dict[str, Path] | None = None
 
     def find(self, names: Sequence[str]) -> Path | None:
-        """A video's file of subtitles; None where it has none.
-
-        Args:
-            names: Where it may lie (.srt, or .json as LongVideoBench has them).
-        """
+        """A video's file of subtitles; None where it has none."""
         wanted = [parts for parts in map(_parts, names) if parts]
         for parts in wanted:
             if self.root.joinpath(*parts).is_file():

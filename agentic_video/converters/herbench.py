@@ -2,17 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
-from agentic_video.types.row import Interval, RowError, read_windows
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Questions, Split
+from agentic_video.types.row import Interval, read_windows
 from agentic_video.video.subtitles import seconds
 
 _SPAN = re.compile(r"\s*([\d:.]+)\s*-\s*([\d:.]+)\s*")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     options = row.options("candidates")
     metadata = _metadata(row)
     windows: tuple[Interval, ...] = ()
@@ -62,8 +62,6 @@ def _windows(spans: Any) -> tuple[Interval, ...]:
 CONVERTER = Converter(
     name="herbench",
     title="HERBench",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub and Hugging Face pages of HERBench (arXiv 2512.14870)",
     files="data/tasks/*.json (or the one json file of all tasks, alone in its folder)",
     videos="data/videos/, with its folders (trailers/, HD_EPIC/, PersonPath22/, WildTrack/)",

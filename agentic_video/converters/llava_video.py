@@ -3,15 +3,12 @@
 The ids repeat by design (an item for every batch of questions), so file, position and turn are the rows' ids.
 """
 
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.types.row import RowError
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     video = row.text("video")
     turns = list(row.children("conversations"))
     if not turns or len(turns) % 2:
@@ -25,9 +22,7 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
                 raise said
             if (asked.text("from"), said.text("from")) != ("human", "gpt"):
                 raise asked.error("from", "must be human, and gpt in the turn after it")
-            yield _question(
-                row, asked, said, f"{PurePosixPath(row.file).stem}-{row.number}-{number // 2}", video, split
-            )
+            yield _question(row, asked, said, f"{row.stem}-{row.number}-{number // 2}", video, split)
         except RowError as error:
             yield error
 
@@ -35,15 +30,13 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
 def _question(row: Fields, asked: Fields, said: Fields, identity: str, video: str, split: str) -> Question:
     options: tuple[str, ...] = ()
     if split == "multi_choice":
-        question, options = asked.question_and_options("value")
-        if not options:
-            raise asked.error("value", "holds no options A, B, ...")
+        question, options = asked.question_and_options("value", required=True)
         answer = said.gold("value", "letter", options)
     else:
         question, answer = choices.clean(asked.text("value")), said.text("value")
     if not question:
         raise asked.error("value", "holds no question")
-    extra = {"category": row.label("data_source") if row.has("data_source") else "", "published_id": row.label("id")}
+    extra = {"category": row.label("data_source", ""), "published_id": row.label("id")}
     return Question(identity, (video,), question, answer, options, extra)
 
 

@@ -1,19 +1,13 @@
 """LongTimeScope: short clips hidden in videos of many hours; the options stand inside ``input``."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 TYPES = ("QA", "OCR", "temporal")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind = row.text("type")
-    if kind not in TYPES:
-        raise row.error("type", f"must be one of {TYPES}, got {kind!r}")
-    question, options = row.question_and_options("input")
-    if not options or not question:
-        raise row.error("input", "must hold a question and options A, B, ...")
+def convert(row: Fields, split: str) -> Questions:
+    kind = row.one_of("type", TYPES)
+    question, options = row.question_and_options("input", required=True)
     length = row.length_of("length")
     yield Question(
         # the first release numbers the questions of each type
@@ -34,8 +28,6 @@ _FILES = ("data/test-*.parquet", "test-*.parquet", "*.parquet", "*.jsonl")
 CONVERTER = Converter(
     name="longtimescope",
     title="LongTimeScope",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: Apollo-LMMs/LongTimeScope",
     files="data/test-*.parquet",
     videos="the archives, unpacked",

@@ -1,10 +1,8 @@
 """LongVideo-Reason: json lines with the options inside ``problem`` and the answer in ``<answer>`` tags."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 FOLDER = "longvila_videos"
 """The folder that published rows name; the archives unpack into others."""
@@ -20,13 +18,9 @@ def video_names(path: str) -> tuple[str, ...]:
     return (path, published.name) if FOLDER in published.parent.parts else (path,)
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    answer = choices.in_tags(row.text("answer"))
-    if not answer:
-        raise row.error("answer", "holds empty <answer> tags")
+def convert(row: Fields, split: str) -> Questions:
     question, options = row.question_and_options("problem")
-    if not options and choices.is_letter(answer):
-        raise row.error("problem", f"holds no options A, B, ..., but the answer is {answer!r}")
+    answer = row.answer("answer", options, row.error("problem", "holds no options A, B, ..."))
     if not question:
         raise row.error("problem", "holds options without a question")
     video = row.text("videos")
@@ -35,7 +29,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         videos=(video, PurePosixPath(video).name),
         question=question,
         options=options,
-        answer=row.gold("answer", "letter", options) if options else answer,
+        answer=answer,
         extra={"category": row.label("problem_type"), **row.kept("data_type", "reasoning")},
     )
 
@@ -44,7 +38,6 @@ CONVERTER = Converter(
     name="longvideo_reason",
     title="LongVideo-Reason",
     kind="both",
-    licence="see the source's page",
     source="Hugging Face: LongVideo-Reason/longvideo-reason",
     files="train*.jsonl, test*.jsonl (or parquet)",
     videos="the archives, unpacked, in whatever folders",

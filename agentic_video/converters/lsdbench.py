@@ -1,14 +1,12 @@
 """LSDBench: options as an object with letters; no ids are published, so file and position serve."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = row.options("options"), row.label("video_id")
     yield Question(
-        id=row.label("question_id") if row.has("question_id") else f"{video}-{row.number}",
+        id=row.label("question_id", f"{video}-{row.number}"),
         videos=(video,),
         question=row.text("question"),
         options=options,
@@ -30,8 +28,6 @@ def _range(row: Fields) -> str:
 CONVERTER = Converter(
     name="lsdbench",
     title="LSDBench",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: TainU/LSDBench",
     files="mc_qa_annotations_*.json or test-*.parquet",
     videos="the 400 videos as <video_id>.mp4",

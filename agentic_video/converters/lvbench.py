@@ -1,13 +1,11 @@
 """LVBench: json lines, one a video; the options stand inside ``question`` as "(A) text" lines."""
 
-from collections.abc import Iterable
 from functools import partial
 
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     if not row.has("qa"):  # the flat release: one question a row
         return [_question(row, row, row.text("key" if row.has("key") else "video_path"))]
     return each(row.children("qa"), partial(_question, row, video=row.text("key")))
@@ -17,9 +15,7 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
     if part.has("options"):
         question, options = part.text("question"), part.options("options")
     else:
-        question, options = part.question_and_options("question")
-    if not options or not question:
-        raise part.error("question", "must hold a question and options (A), (B), ...")
+        question, options = part.question_and_options("question", required=True)
     kinds = part.texts("question_type")
     return Question(
         id=part.label("uid"),
@@ -30,7 +26,7 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
         extra={
             "category": kinds[0],
             "categories": list(kinds),  # a question counts for each of its types
-            "video_type": row.label("type") if row.has("type") else "",
+            "video_type": row.label("type", ""),
             **part.kept("time_reference"),
         },
     )
@@ -39,7 +35,6 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
 CONVERTER = Converter(
     name="lvbench",
     title="LVBench",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: THUDM/LVBench",
     files="video_info.meta.jsonl",

@@ -1,15 +1,14 @@
 """MINERVA: a json array; each question takes several skills, and comes with a reasoning written by hand."""
 
 import re
-from collections.abc import Iterator
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 _OPTIONS = tuple(f"answer_choice_{number}" for number in range(5))
 _ADDRESS = re.compile(r"(?:[?&]v=|youtu\.be/|/shorts/)([\w-]{11})")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options = tuple(row.label(name) for name in _OPTIONS)
     name = row.text("video_id")
     address = _ADDRESS.search(name)
@@ -33,8 +32,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="minerva",
     title="MINERVA",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: google-deepmind/neptune (its data links), Hugging Face: lmms-lab-eval/minerva",
     files="minerva.json",
     videos="the YouTube videos as <video id>.mp4 (or .webm, .mkv)",

@@ -6,23 +6,21 @@ tasks' folders: a video must lie in its task's folder.
 """
 
 import re
-from collections.abc import Iterator
-from pathlib import PurePosixPath
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
-GENERATION = ("sub_scene", "summary")
+GENERATION = ("sub_scene", "summary", "subPlot")
 _DEV = ("json/[1-9]_*.json", "[1-9]_*.json", "*dev*.parquet", "*.jsonl")
 _TEST = ("test_mcq_gt.json", "*test*.parquet")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     inlined = row.has("video_name")
     task = row.text("task_type" if inlined or not row.has("question_type") else "question_type")
-    stem = PurePosixPath(row.file).stem
+    stem = row.stem
     if re.match(r"[1-9]_", stem):
         task = stem[2:]  # question_type has other spellings, e.g. findNeedle
-    generated = task in GENERATION or task in ("subPlot",)
+    generated = task in GENERATION
     if generated != (split == "dev_generation"):
         return
     name = row.text("video_name" if inlined else "video")
@@ -42,7 +40,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         answer = row.gold("answer", "text", options)
     in_folders = re.match(r"[1-9]_", stem) and "/" not in name
     yield Question(
-        id=row.label("question_id") if row.has("question_id") else f"{stem}-{row.number}",
+        id=row.label("question_id", f"{stem}-{row.number}"),
         videos=(f"{stem}/{name}", f"{task}/{name}") if in_folders else (name,),
         question=question,
         options=options,
@@ -50,7 +48,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         extra={
             "category": task,
             "video_name": name,
-            "duration": row.length_of("duration") if row.has("duration") else None,
+            "duration": row.duration(),
         },
         exact_video=bool(in_folders),
     )
@@ -59,7 +57,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="mlvu",
     title="MLVU",
-    kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: MLVU/MVLU (dev), MLVU/MLVU_Test (test)",
     files="json/1_plotQA.json .. 9_summary.json (dev), test-ground-truth/test_mcq_gt.json (test)",

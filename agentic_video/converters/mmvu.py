@@ -3,10 +3,9 @@
 ``extra_info.discipline`` is the subject's one of four, by which the paper reports.
 """
 
-from collections.abc import Iterator
 from urllib.parse import unquote
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 _SUBJECTS = {
     "Science": (
@@ -26,10 +25,8 @@ DISCIPLINES = {
 """The discipline of each of the 27 subjects, in lower case."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind = row.text("question_type")
-    if kind not in ("multiple-choice", "open-ended"):
-        raise row.error("question_type", f"must be multiple-choice or open-ended, got {kind!r}")
+def convert(row: Fields, split: str) -> Questions:
+    kind = row.one_of("question_type", ("multiple-choice", "open-ended"))
     if split not in ("val", kind.replace("-", "_")):
         return
     video = _video(row)
@@ -66,8 +63,6 @@ _FILES = ("validation.json", "validation-*.parquet", "validation*.jsonl")
 CONVERTER = Converter(
     name="mmvu",
     title="MMVU",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: yale-nlp/MMVU (or lmms-lab/MMVU)",
     files="validation.json (or validation-*.parquet); the test split's answers are not published",
     videos="videos/, with the subjects' folders (Art/0.mp4, ...)",

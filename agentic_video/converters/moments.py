@@ -1,4 +1,4 @@
-"""What temporal grounding is asked: the published sets have sentences, not questions."""
+"""Questions of temporal grounding, for published sets that have sentences only."""
 
 
 def moment_question(sentence: str) -> str:

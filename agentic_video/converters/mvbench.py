@@ -1,9 +1,8 @@
 """MVBench: a json array a task with the answer as a text; the task says in which folder a video lies."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 FOLDERS = {
     "action_antonym": ("ssv2_video", "ssv2_video_mp4"),
@@ -30,14 +29,14 @@ FOLDERS = {
 """The 20 tasks; folders of cut videos come first, because questions with start and end are about a stretch."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     path = PurePosixPath(row.file)
     task = next((name for name in (path.stem, path.parent.name) if name in FOLDERS), "")
     if not task:
         raise row.error("video", f"belongs to no task: {row.file} is not named after one of the 20 tasks")
     options, name = row.options("candidates"), row.text("video")
     yield Question(
-        id=f"{task}-{row.number}",  # none is published
+        id=f"{task}-{row.number}",  # not published
         videos=tuple(f"{folder}/{name}" for folder in FOLDERS[task]),
         question=row.text("question"),
         options=options,
@@ -55,7 +54,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="mvbench",
     title="MVBench",
-    kind="eval",
     licence="MIT (annotations)",
     source="Hugging Face: OpenGVLab/MVBench",
     files="json/*.json, named after the 20 tasks",

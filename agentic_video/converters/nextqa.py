@@ -1,13 +1,11 @@
 """NExT-QA, multiple choice: csv with the options in a0 .. a4 and the answer as a number from 0."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 _OPTIONS = ("a0", "a1", "a2", "a3", "a4")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = tuple(row.label(name) for name in _OPTIONS), row.label("video")
     yield Question(
         id=f"{video}-{row.label('qid')}",  # a qid counts within its video

@@ -1,12 +1,9 @@
 """Perception Test, multiple choice: an object of videos with their questions, or one question a row."""
 
-from collections.abc import Iterable
-
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     if not row.key:  # the flat release
         return [_question(row, row.text("video_name"), "question_id")]
     if not row.has("mc_question"):

@@ -1,17 +1,14 @@
 """QVHighlights: json lines, a sentence, all its windows in a cut video of at most 150 seconds, and how good their clips
 are."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Questions, Split
 from agentic_video.converters.moments import moments_question
 from agentic_video.grounding.highlights import read_ratings
-from agentic_video.types.row import RowError
 
 RATINGS = ("relevant_clip_ids", "saliency_scores")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     sentence, video, duration = row.text("query"), row.text("vid"), row.length_of("duration")
     ratings = {name: row.raw[name] for name in RATINGS if row.has(name)}
     if ratings and read_ratings(duration, *map(ratings.get, RATINGS)) is None:

@@ -1,11 +1,9 @@
 """ReXTime: four options, the right one's letter, and the window of its evidence."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video = row.options("options"), row.text("vid")
     yield Question(
         id=row.label("qid"),
@@ -16,7 +14,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         extra={
             "category": row.label("category"),
             "video_id": video,
-            "duration": row.length_of("duration") if row.has("duration") else None,
+            "duration": row.duration(),
             **row.kept("source"),
         },
         windows=row.windows("span"),

@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from agentic_video.converters.base import (
     BadPart,
+    ConversionProblem,
     Converter,
     ConvertError,
     Fields,
-    Problem,
     ProblemKind,
     Question,
     Split,
@@ -32,7 +32,7 @@ from agentic_video.converters.files import (
     VideoFolder,
     find_files,
     read,
-    read_beside,
+    read_extra,
 )
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
 from agentic_video.types.text import is_unicode
@@ -40,47 +40,38 @@ from agentic_video.utils.workdir import whole, write_whole
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.sampling import uniform_indices
-from agentic_video.video.subtitles import Subtitle, read_subtitles, spoken_at, subtitle_lines
+from agentic_video.video.subtitles import read_subtitles, spoken_at, subtitle_lines
 
 Subtitles = Literal["all"] | int
-"""Which subtitles stand before a question: all, or those that are on at so many evenly spaced frames."""
+"""Subtitles before a question: all, or those that are on at so many evenly spaced frames."""
 
 PROBE_SECONDS = 120.0
-"""Longest time that a video may take to be opened where its length must be known."""
+"""Time limit for opening a video whose length must be known."""
 
 MAX_PRINTED = 5
-"""So many problems are printed; the report file has all."""
+"""Problems that are printed; the report file has all."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a conversion did.
-
-    Attributes:
-        rows: Rows written.
-        official_rows: Published number of rows of the split, where there is one.
-        limit: Of its first good rows, or of those that were drawn.
-        sample: How many were drawn from all good rows; None where none were.
-        problems: What was left out, and why.
-        notes: Counts of what is worth knowing beside, e.g. rows without subtitles.
-    """
+    """Result of a conversion."""
 
     data_set: str
     split: str
     source: str
     videos: str
     output: str
-    rows: int
-    official_rows: int | None
-    limit: int | None
-    sample: int | None
+    rows: int  # rows written
+    official_rows: int | None  # published number of rows of the split, where there is one
+    limit: int | None  # of its first good rows, or of those that were drawn
+    sample: int | None  # how many were drawn from all good rows; None where none were
     counts: dict[str, int]
-    notes: dict[str, int]
-    problems: list[Problem]
+    notes: dict[str, int]  # other counts, e.g. rows without subtitles
+    problems: list[ConversionProblem]  # what was left out, and why
 
 
 @dataclass(frozen=True)
-class _Made:
+class _ConvertedRow:
     """A row, its video's file and published path, and its subtitles if they are asked for."""
 
     row: dict[str, Any]
@@ -90,35 +81,26 @@ class _Made:
 
 
 @dataclass
-class _Collected:
-    """What was found in a split.
+class _Conversion:
+    """Rows and problems of a split."""
 
-    Attributes:
-        made: The rows.
-        problems: Why there are no others.
-        takers: For each video's file the published paths that it was found by, with the place of each one's first row.
-    """
-
-    made: list[_Made] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    made: list[_ConvertedRow] = field(default_factory=list)  # the rows
+    problems: list[ConversionProblem] = field(default_factory=list)  # why there are no others
+    # for each video's file the published paths that it was found by, with the place of each one's first row
     takers: dict[Path, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     _seen: dict[str, str] = field(default_factory=dict)
 
-    def video_of(self, question: Question, where: str, folder: VideoFolder, repeated: bool) -> FoundVideo | Problem:
-        """A question's video, or why it has none.
-
-        Args:
-            where: The question's place.
-            folder: Of the videos.
-            repeated: Whether a question may have the id of another one.
-        """
+    def video_of(
+        self, question: Question, where: str, folder: VideoFolder, repeated: bool
+    ) -> FoundVideo | ConversionProblem:
+        """A question's video, or why it has none; an id may be repeated."""
         if question.id in self._seen and not repeated:
-            return Problem("duplicate_id", where, f"id {question.id!r} is taken by {self._seen[question.id]}")
+            return ConversionProblem("duplicate_id", where, f"id {question.id!r} is taken by {self._seen[question.id]}")
         self._seen[question.id] = where
         try:
             video = folder.find(question.videos, question.exact_video)
         except FileNotFoundError as error:
-            return Problem("missing_video", where, str(error))
+            return ConversionProblem("missing_video", where, str(error))
         self.takers[video.path].setdefault(question.videos[0], where)
         return video
 
@@ -130,26 +112,16 @@ def report_path(output: Path) -> Path:
 
 def convert(
     converter: Converter,
-    source: Path,
-    videos: Path,
-    output: Path,
-    split: str | None = None,
-    limit: int | None = None,
-    sample: int | None = None,
-    subtitles: Subtitles | None = None,
-    progress: bool = False,
+    source: Path,  # folder of the annotations (or one annotation file)
+    videos: Path,  # folder of the videos
+    output: Path,  # ``.parquet`` or ``.jsonl``; the report is always written next to it
+    split: str | None = None,  # one of the converter's splits; the first by default
+    limit: int | None = None,  # stop after so many good rows
+    sample: int | None = None,  # keep so many of all good rows, drawn evenly, the same ones each time, in their order
+    subtitles: Subtitles | None = None,  # those that are put before each question; None puts none
+    progress: bool = False,  # show a bar
 ) -> Report:
     """Convert a data set; bad rows are left out and reported.
-
-    Args:
-        source: Folder of the annotations (or one annotation file).
-        videos: Folder of the videos.
-        output: ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows.
-        split: One of the converter's splits; the first by default.
-        limit: Stop after so many good rows.
-        sample: Keep so many of all good rows, drawn evenly, the same ones each time, in their order.
-        subtitles: Those that are put before each question; None puts none.
-        progress: Show a bar.
 
     Raises:
         ConvertError: Files, folders or options don't fit. Bad rows don't raise, not even when all are bad.
@@ -158,23 +130,23 @@ def convert(
     _check_options(converter, output, split, limit, sample, subtitles)
     part = converter.splits[split]
     files = find_files(source, part.patterns, output)
-    beside = read_beside(source, part, output)
+    extra = read_extra(source, part, output)
     folder = VideoFolder(videos)
-    spoken = _Spoken(SubtitleFolder(source.parent if source.is_file() else source), subtitles)
+    spoken = _SubtitleText(SubtitleFolder(source.parent if source.is_file() else source), subtitles)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConvertError(f"--out {output}: the folder can't be made: {error}") from error
 
     with tqdm(unit=" rows", desc=converter.name, disable=not progress) as bar:
-        questions = _questions(converter, split, part, files, source, beside)
+        questions = _questions(converter, split, part, files, source, extra)
         found = _collect(questions, folder, partial(_make, converter, split, output, spoken), limit, bar.update)
     kept, contested = _uncontested(found.made, found.takers, folder.root)
     if sample is not None and sample < len(kept):
         kept = [kept[number] for number in sorted(random.Random(0).sample(range(len(kept)), sample))]
-    told = [bool(one.text) for one in kept]
+    subtitled = [bool(made.text) for made in kept]
     if kept:
-        _write([one.row for one in kept], output)
+        _write([made.row for made in kept], output)
     problems = [*found.problems, *contested]
     report = Report(
         data_set=converter.name,
@@ -187,7 +159,9 @@ def convert(
         limit=limit if sample is None else sample,
         sample=sample,
         counts=dict(Counter(problem.kind for problem in problems)),
-        notes={} if subtitles is None else {"with_subtitles": sum(told), "without_subtitles": told.count(False)},
+        notes={}
+        if subtitles is None
+        else {"with_subtitles": sum(subtitled), "without_subtitles": subtitled.count(False)},
         problems=problems,
     )
     write_whole(report_path(output), [_json(asdict(report), indent=1)])
@@ -195,14 +169,8 @@ def convert(
 
 
 def _check_options(
-    converter: Converter,
-    output: Path,
-    split: str,
-    limit: int | None,
-    sample: int | None,
-    subtitles: Subtitles | None,
+    converter: Converter, output: Path, split: str, limit: int | None, sample: int | None, subtitles: Subtitles | None
 ) -> None:
-    """Make sure that options make sense; see :func:`convert`."""
     if split not in converter.splits:
         raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
     if subtitles is not None and not converter.subtitles:
@@ -219,33 +187,33 @@ def _check_options(
 
 
 def _collect(
-    questions: Iterable[tuple[str, Question | Problem]],
+    questions: Iterable[tuple[str, Question | ConversionProblem]],
     folder: VideoFolder,
-    make: Callable[[Question, str, FoundVideo], _Made | Problem],
+    make: Callable[[Question, str, FoundVideo], _ConvertedRow | ConversionProblem],
     limit: int | None,
     tick: Callable[[], Any],
-) -> _Collected:
+) -> _Conversion:
     """The rows of a split."""
-    found = _Collected()
+    found = _Conversion()
     in_part = False
     for where, question in questions:
         full = limit is not None and len(found.made) >= limit
         if full and not in_part:
             break
-        one: FoundVideo | _Made | Problem
-        if isinstance(question, Problem):
-            one = question
+        result: FoundVideo | _ConvertedRow | ConversionProblem
+        if isinstance(question, ConversionProblem):
+            result = question
         else:
             tick()
-            one = found.video_of(question, where, folder, repeated=full)
+            result = found.video_of(question, where, folder, repeated=full)
             # With enough rows, questions are read only to see whether another published path names the same file.
-            if isinstance(one, FoundVideo) and not full:
-                one = make(question, where, one)
-        if isinstance(one, _Made):
-            in_part = in_part or not one.video.whole
-            found.made.append(one)
-        elif isinstance(one, Problem) and not full:
-            found.problems.append(one)
+            if isinstance(result, FoundVideo) and not full:
+                result = make(question, where, result)
+        if isinstance(result, _ConvertedRow):
+            in_part = in_part or not result.video.whole
+            found.made.append(result)
+        elif isinstance(result, ConversionProblem) and not full:
+            found.problems.append(result)
     return found
 
 
@@ -253,11 +221,11 @@ def _make(
     converter: Converter,
     split: str,
     output: Path,
-    spoken: "_Spoken",
+    spoken: "_SubtitleText",
     question: Question,
     where: str,
     video: FoundVideo,
-) -> _Made | Problem:
+) -> _ConvertedRow | ConversionProblem:
     """The row of a question, or why there is none."""
     try:
         row = _row(converter, question, split, where, _relative(video.path, output))
@@ -267,24 +235,24 @@ def _make(
                 row["extra_info"]["subtitle_offset"] = question.subtitle_offset
         text = spoken.text(question, video.path) if spoken.which is not None else None
     except RowError as error:
-        return Problem("bad_row", where, str(error))
+        return ConversionProblem("bad_row", where, str(error))
     except (OSError, ValueError) as error:
-        return Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}")
+        return ConversionProblem("bad_subtitles", where, f"{question.subtitles[0]}: {error}")
     except VideoError as error:  # its length must be known
-        return Problem("missing_video", where, str(error))
-    return _Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text)
+        return ConversionProblem("missing_video", where, str(error))
+    return _ConvertedRow(row if text is None else _with_subtitles(row, text), video, question.videos[0], text)
 
 
 def _questions(
-    converter: Converter, name: str, split: Split, files: list[Path], source: Path, beside: Mapping[str, Any]
-) -> Iterator[tuple[str, Question | Problem]]:
+    converter: Converter, name: str, split: Split, files: list[Path], source: Path, extra: Mapping[str, Any]
+) -> Iterator[tuple[str, Question | ConversionProblem]]:
     """All questions of a split with their places."""
     for path in files:
         for fields in read(path, source, split):
-            if isinstance(fields, Problem):
+            if isinstance(fields, ConversionProblem):
                 yield fields.where, fields
                 continue
-            fields.beside = beside
+            fields.extra = extra
             try:
                 for question in converter.convert(fields, name):
                     if isinstance(question, RowError):
@@ -295,9 +263,9 @@ def _questions(
                 yield fields.where, _problem(fields, error)
 
 
-def _problem(fields: Fields, error: RowError) -> Problem:
+def _problem(fields: Fields, error: RowError) -> ConversionProblem:
     kinds: dict[type[RowError], ProblemKind] = {UnsupportedRow: "unsupported", BadPart: "bad_part"}
-    return Problem(kinds.get(type(error), "bad_row"), fields.where, str(error))
+    return ConversionProblem(kinds.get(type(error), "bad_row"), fields.where, str(error))
 
 
 def _row(converter: Converter, question: Question, split: str, where: str, video: str) -> dict[str, Any]:
@@ -332,51 +300,39 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
 
 
 def _uncontested(
-    made: list[_Made], takers: Mapping[Path, Mapping[str, str]], root: Path
-) -> tuple[list[_Made], list[Problem]]:
+    made: list[_ConvertedRow], takers: Mapping[Path, Mapping[str, str]], root: Path
+) -> tuple[list[_ConvertedRow], list[ConversionProblem]]:
     """Rows without those whose video was found by a part of its path, where another published path may mean it too."""
     kept, problems = [], []
-    for one in made:
-        others = (
-            {} if one.video.whole else {name: at for name, at in takers[one.video.path].items() if name != one.name}
-        )
-        if not others:
-            kept.append(one)
+    for row in made:
+        others = [(name, at) for name, at in takers[row.video.path].items() if name != row.name]
+        if row.video.whole or not others:
+            kept.append(row)
             continue
-        other, place = next(iter(others.items()))
+        other, place = others[0]
         message = (
-            f"video {one.name!r} may be '{one.video.path.relative_to(root)}', and so may {other!r} ({place}); "
+            f"video {row.name!r} may be '{row.video.path.relative_to(root)}', and so may {other!r} ({place}); "
             "keep their folders below --videos"
         )
-        problems.append(Problem("missing_video", one.row["extra_info"]["source_row"], message))
+        problems.append(ConversionProblem("missing_video", row.row["extra_info"]["source_row"], message))
     return kept, problems
 
 
-class _Spoken:
-    """What of a video's subtitles is put before its questions.
-
-    Args:
-        folder: Where subtitles lie.
-        which: See :data:`Subtitles`.
-    """
+class _SubtitleText:
+    """Subtitles of a folder, as text before questions."""
 
     def __init__(self, folder: SubtitleFolder, which: Subtitles | None):
         self.folder, self.which = folder, which
         self._times: dict[Path, tuple[float, ...]] = {}
 
     def text(self, question: Question, video: Path) -> str:
-        """A question's subtitles as lines; "" where its video has none.
-
-        Raises:
-            OSError, ValueError: They can't be read.
-            VideoError: The video can't be read.
-        """
+        """A question's subtitles as lines; "" where its video has none."""
         path = self.folder.find(question.subtitles)
         if path is None:
             return ""
         duration = question.extra.get("duration")
         length = duration if isinstance(duration, float) else None
-        subtitles: tuple[Subtitle, ...] = read_subtitles(path, question.subtitle_offset, length)
+        subtitles = read_subtitles(path, question.subtitle_offset, length)
         if isinstance(self.which, int):
             subtitles = spoken_at(subtitles, self._frame_times(video, self.which))
         return subtitle_lines(subtitles)
@@ -419,7 +375,7 @@ def _write(rows: list[dict[str, Any]], output: Path) -> None:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    """As JSON that can be written: half a character of a subtitle or of a message becomes ``?``."""
+    """JSON of a value; halves of surrogate pairs become ``?``."""
     return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 

@@ -1,9 +1,6 @@
 """Seeker-173K's RL rows (Video-o3): answer and clues in ``solution``, the class of the reward in ``data_source``."""
 
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Questions, Split
 from agentic_video.converters.longvideo_reason import video_names
 from agentic_video.types.row import Interval, RowError
 
@@ -11,15 +8,15 @@ GROUNDING = ("temporal_grounding", "test_temporal_grounding", "charades", "activ
 """The classes whose answer is the segment of the one clue."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     solution, kind = row.child("solution"), row.label("data_source")
     # The files number their rows apart.
-    identity, videos = f"{PurePosixPath(row.file).stem}-{row.label('doc_id')}", video_names(row.text("video"))
+    identity, videos = f"{row.stem}-{row.label('doc_id')}", video_names(row.text("video"))
     # The authors' reader takes a grounding row's text from another field than a question's.
     asked = row.text("question" if row.has("question") or not row.has("problem") else "problem")
     extra = {
         "reward_class": kind,
-        "duration": row.length_of("duration") if row.has("duration") else None,
+        "duration": row.duration(),
     }
     windows: list[Interval] = []
     for clue in solution.children("clue") if solution.has("clue") else ():
@@ -59,7 +56,6 @@ CONVERTER = Converter(
     name="seeker173k",
     title="Seeker-173K's RL rows (Video-o3)",
     kind="train",
-    licence="see the source's page",
     source="Hugging Face: MCG-NJU/Seeker-173K",
     files="the RL rows as json, jsonl or parquet, alone in their folder (or the file itself as --source)",
     videos="the videos that the rows name (LLaVA-Video's, CG-Bench's, Charades', NExT-QA's, ...)",

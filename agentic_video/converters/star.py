@@ -1,16 +1,11 @@
 """STAR: a json array; the answer is a text, the options have numbers, the question is about a stretch of its video."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     choices: dict[float, str] = {}
-    for choice in row.children("choices"):
-        if isinstance(choice, RowError):
-            raise choice
+    for choice in row.objects("choices"):
         number = choice.number_of("choice_id")
         if number in choices:
             raise choice.error("choice_id", f"{number:g} is there twice")

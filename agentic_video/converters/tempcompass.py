@@ -2,23 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 from functools import partial
 
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 from agentic_video.types.row import RowError
 
 _LABELLED = re.compile(r"\s*((?:Caption|Sentence|Option) \w+)\s*:\s*(.+)")
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     if not row.key:  # one question a row
         return [_question(row, split, row.label("video_id"), row.label("dim"))]
     return _of_video(row, split)
 
 
-def _of_video(row: Fields, split: str) -> Iterator[Question | RowError]:
+def _of_video(row: Fields, split: str) -> Questions:
     """The questions of a video by dimension."""
     for dimension in map(str, row.raw):
         try:
@@ -37,9 +36,7 @@ def _question(row: Fields, split: str, video: str, dimension: str) -> Question:
         question, options = row.text("question"), ("Yes", "No")
         answer = row.gold("answer", "text", options)
     elif split == "multi_choice":
-        question, options = row.question_and_options("question")
-        if not options:
-            raise row.error("question", "holds no options A, B, ...")
+        question, options = row.question_and_options("question", required=True)
         answer = row.gold("answer", "letter", options)
     elif split == "caption_matching":
         question, options, answer = _matching(row)
@@ -77,8 +74,6 @@ def _split(name: str, rows: int) -> Split:
 CONVERTER = Converter(
     name="tempcompass",
     title="TempCompass",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: llyx97/TempCompass, Hugging Face: lmms-lab/TempCompass",
     files="questions/{multi-choice,yes_no,caption_matching,captioning}.json (GitHub), or folders of these names with "
     "test-*.parquet (Hugging Face)",

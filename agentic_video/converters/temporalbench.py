@@ -1,25 +1,21 @@
 """TemporalBench: binary questions with the options inside ``question``, and short captions (open ended)."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     video, identity = row.text("video_name"), row.label("idx")
     extra = {
-        "category": row.label("category") if row.has("category") else "",
-        "dataset": row.label("dataset") if row.has("dataset") else "",
+        "category": row.label("category", ""),
+        "dataset": row.label("dataset", ""),
         "video_name": video,  # multiple-binary accuracy: all questions about a video must be right
     }
     question, options = choices.clean(row.text("question")), tuple[str, ...]()
     if split == "short_caption":
         answer = row.text("GT")
     else:
-        question, options = row.question_and_options("question")
-        if not options:
-            raise row.error("question", "holds no options A, B")
+        question, options = row.question_and_options("question", required=True)
         answer = row.gold("GT", "letter", options)
     yield Question(f"{split}-{identity}", (video,), question, answer, options, extra)
 
@@ -31,8 +27,6 @@ def _split(name: str) -> Split:
 CONVERTER = Converter(
     name="temporalbench",
     title="TemporalBench",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: microsoft/TemporalBench",
     files="temporalbench_short_qa.json, temporalbench_long_qa.json, temporalbench_short_caption.json",
     videos="the zips, unpacked: short_video/, long_video/",

@@ -1,38 +1,30 @@
 """TimeSearch-R's rows: json lines with question, target and kind of question; options stand in the question."""
 
 import json
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import Any
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.types.row import Interval, read_windows
 
 KINDS = ("multiple_choice", "open_ended", "grounding", "sequence")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     target = row.child("target")
     question, options = row.question_and_options("question")
-    kind = row.text("type") if row.has("type") else "multiple_choice" if options else "open_ended"
-    if kind not in KINDS:
-        raise row.error("type", f"must be one of {', '.join(KINDS)}, got {kind!r:.80}")
+    kind = row.one_of("type", KINDS) if row.has("type") else "multiple_choice" if options else "open_ended"
     if not question:
         raise row.error("question", "holds no question")
     if (kind == "multiple_choice") != bool(options):
         raise row.error("question", f"holds {len(options)} options, but its type is {kind}")
     windows = _windows(target) if kind == "grounding" else ()
     answer = "" if windows else target.gold("answer", "letter", options) if options else target.label("answer")
-    extra: dict[str, Any] = {"type": kind, "category": kind}
-    if row.has("duration"):
-        extra["duration"] = row.length_of("duration")
     yield Question(
-        id=row.label("id") if row.has("id") else f"{PurePosixPath(row.file).stem}-{row.number}",
+        id=row.label("id", f"{row.stem}-{row.number}"),
         videos=(row.text("video"),),
         question=question,
         options=options,
         answer=answer,
-        extra=extra,
+        extra={"type": kind, "category": kind, "duration": row.duration()},
         answer_type="interval" if windows else None,
         windows=windows,
     )
@@ -55,7 +47,6 @@ CONVERTER = Converter(
     name="timesearch",
     title="TimeSearch-R's rows",
     kind="both",
-    licence="see the source's page",
     source="not released: GitHub's Time-Search/TimeSearch-R has their form",
     files="the *.jsonl files (or one of them as --source)",
     videos="the videos of the sets that the rows are from",

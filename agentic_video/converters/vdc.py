@@ -1,8 +1,6 @@
 """VDC (AuroraCap): a reference caption and questions that grade a caption. Open ended: needs a judge."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split, as_json, graded_by
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, as_json, graded_by
 
 REQUESTS = {
     "detailed": "Describe this video in detail: what happens, who or what is in it, where, and how it is filmed.",
@@ -13,7 +11,7 @@ REQUESTS = {
 }
 
 
-def convert(row: Fields, split: str) -> Iterator[Question | BadPart]:
+def convert(row: Fields, split: str) -> Questions:
     video = row.text("video_name")
     pairs, bad = graded_by(row, "qa_list")
     yield from bad
@@ -29,8 +27,6 @@ def convert(row: Fields, split: str) -> Iterator[Question | BadPart]:
 CONVERTER = Converter(
     name="vdc",
     title="VDC",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: wchai/Video-Detailed-Caption (wchai/lmms_VDC_test for its parquet)",
     files="one folder or file a caption kind, named after it: detailed*, short*, background*, main_object*, camera*",
     videos="Test_Videos/",

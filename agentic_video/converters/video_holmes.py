@@ -1,11 +1,9 @@
 """Video-Holmes: a json array; field names have capitals and spaces, options are an object with the letters A to F."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     options, video, identity = row.options("Options"), row.label("video ID"), row.label("Question ID")
     yield Question(
         id=identity if identity.startswith(video) else f"{video}-{identity}",
@@ -25,7 +23,6 @@ CONVERTER = Converter(
     name="video_holmes",
     title="Video-Holmes",
     kind="both",
-    licence="see the source's page",
     source="Hugging Face: TencentARC/Video-Holmes",
     files="test_Video-Holmes.json, train_Video-Holmes.json",
     videos="videos.zip, unpacked (videos_cropped/); the training videos for --split train",

@@ -3,15 +3,12 @@
 The score is the mean of the three disciplines', so ``extra_info.category`` holds the discipline.
 """
 
-from collections.abc import Iterable
-
-from agentic_video.converters.base import Converter, Fields, Question, Split, as_json, each, graded_by
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, as_json, each, graded_by
 
 CAPTION_REQUEST = "Describe this lecture in detail: what is explained, step by step, and what is shown or written."
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     video = row.label("video_id")
     discipline = next((row.label(name) for name in ("discipline", "label") if row.has(name)), "")
     extra = {"category": discipline, "video_id": video}
@@ -32,8 +29,6 @@ def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
 CONVERTER = Converter(
     name="video_mmlu",
     title="Video-MMLU",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: Enxin/Video-MMLU",
     files="video_mmlu.jsonl, best with the disciplines of video_sources.jsonl in each line as `discipline`",
     videos="the lectures as <video_id>.mp4",

@@ -1,18 +1,16 @@
 """Video-MMMU: three configurations (perception, comprehension, adaptation), multiple choice and open ended."""
 
 import ast
-from collections.abc import Iterable
 
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split, each
 
 STAGES = ("Perception", "Comprehension", "Adaptation")
 IMAGE_NOTE = "The image that the following question is about (<image 1>) is shown at the end of the video."
 """The videos of the adaptation stage end with the question's picture, as the benchmark's own prompt says too."""
 
 
-def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+def convert(row: Fields, split: str) -> Questions:
     return each(row.members(), _question) if row.key else [_question(row)]
 
 
@@ -61,8 +59,6 @@ def _split(stage: str) -> Split:
 CONVERTER = Converter(
     name="video_mmmu",
     title="Video-MMMU",
-    kind="eval",
-    licence="see the source's page",
     source="GitHub: EvolvingLMMs-Lab/VideoMMMU (annotations), Hugging Face: lmms-lab/VideoMMMU",
     files="data/{perception,comprehension,adaptation}_video.json (GitHub), or Perception/, Comprehension/, Adaptation/ "
     "with test-*.parquet (Hugging Face)",

@@ -3,21 +3,15 @@
 The rows about pictures aren't read.
 """
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 CHOICE, OPEN = "multiple choice", ("numerical", "OCR", "free-form", "regression")
 """The values of ``problem_type``."""
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind, shown = row.text("problem_type"), row.text("data_type")
-    if shown not in ("video", "image"):
-        raise row.error("data_type", f"must be video or image, got {shown!r:.80}")
-    if kind != CHOICE and kind not in OPEN:
-        raise row.error("problem_type", f"must be one of {', '.join((CHOICE, *OPEN))}, got {kind!r:.80}")
+def convert(row: Fields, split: str) -> Questions:
+    kind, shown = row.one_of("problem_type", (CHOICE, *OPEN)), row.one_of("data_type", ("video", "image"))
     if shown == "image" or (kind == CHOICE) != (split == "multi_choice"):
         return
     options: tuple[str, ...] = ()
@@ -33,7 +27,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         question=choices.clean(row.text("problem")),
         options=options,
         answer=answer,
-        extra={"category": row.label("data_source") if row.has("data_source") else kind, "kind": kind},
+        extra={"category": row.label("data_source", kind), "kind": kind},
     )
 
 

@@ -1,14 +1,11 @@
 """VideoEspresso: json arrays. The benchmark has options "(A): text" and the answer "(A)"; training rows have none."""
 
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    extra = {"category": row.label("task") if row.has("task") else "", **row.kept("evidence")}
-    identity = f"{PurePosixPath(row.file).stem}-{row.number}"  # none is published
+def convert(row: Fields, split: str) -> Questions:
+    extra = {"category": row.label("task", ""), **row.kept("evidence")}
+    identity = f"{row.stem}-{row.number}"  # not published
     question, videos = row.text("question"), (row.text("video_path"),)
     if row.has("options"):
         options = row.options("options")
@@ -21,7 +18,6 @@ CONVERTER = Converter(
     name="videoespresso",
     title="VideoEspresso",
     kind="both",
-    licence="see the source's page",
     source="GitHub: hshjerry/VideoEspresso",
     files="the benchmark's bench_*.json (its format is published); videoespresso_train*.json is read as open-ended "
     "rows with question, answer, evidence, task and video_path",

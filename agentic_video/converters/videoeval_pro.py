@@ -1,16 +1,12 @@
 """VideoEval-Pro: questions of four long-video benchmarks without their options; short answers, for a judge."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 TYPES = ("Local Perception", "Local Reasoning", "Holistic Perception", "Holistic Reasoning")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    kind, video = row.text("qa_type"), row.text("video")
-    if kind not in TYPES:
-        raise row.error("qa_type", f"must be one of {TYPES}, got {kind!r}")
+def convert(row: Fields, split: str) -> Questions:
+    kind, video = row.one_of("qa_type", TYPES), row.text("video")
     options = row.options("options") if split == "mcq" else ()
     yield Question(
         id=str(row.number),  # the release has none
@@ -26,8 +22,6 @@ _FILES = ("data/test-*.parquet", "test-*.parquet", "*.parquet", "*.jsonl")
 CONVERTER = Converter(
     name="videoeval_pro",
     title="VideoEval-Pro",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: TIGER-Lab/VideoEval-Pro",
     files="data/test-*.parquet",
     videos="videos_part_*.tar.gz, joined and unpacked",

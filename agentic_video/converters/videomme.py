@@ -1,17 +1,13 @@
 """Video-MME: parquet with the options as "A. text"; the splits are the video lengths."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 LENGTHS = ("short", "medium", "long")
 _FILES = ("videomme/test-*.parquet", "test-*.parquet", "*.parquet", "*.jsonl")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    length = row.text("duration")
-    if length not in LENGTHS:
-        raise row.error("duration", f"must be one of {LENGTHS}, got {length!r}")
+def convert(row: Fields, split: str) -> Questions:
+    length = row.one_of("duration", LENGTHS)
     if split not in ("all", length):
         return
     options, video = row.options("options"), row.text("videoID")
@@ -33,7 +29,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="videomme",
     title="Video-MME",
-    kind="eval",
     licence="academic research only (see its page)",
     source="Hugging Face: lmms-lab/Video-MME",
     files="videomme/test-00000-of-00001.parquet; subtitle.zip, unpacked, for --subtitles",

@@ -1,11 +1,9 @@
 """VideoSIAH-Eval: open questions about moments of long videos (LongVT's benchmark); the answers need a judge."""
 
-from collections.abc import Iterator
-
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     video = row.text("video_path")
     yield Question(
         id=str(row.number),  # the release has none
@@ -19,8 +17,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="videosiah_eval",
     title="VideoSIAH-Eval",
-    kind="eval",
-    licence="see the source's page",
     source="Hugging Face: longvideotool/VideoSIAH-Eval",
     files="data/test-*.parquet",
     videos="the archives, unpacked",

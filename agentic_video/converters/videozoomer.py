@@ -1,27 +1,21 @@
 """VideoZoomer's released RL rows: options inside ``problem``, one video in a list, the kind of answer in extra_info."""
 
-from collections.abc import Iterator
-
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Questions, Split
 from agentic_video.converters.longvideo_reason import video_names
 
 KINDS = ("multiple_choice", "open_ended")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Questions:
     videos = row.texts("videos")
     if len(videos) != 1:
         raise row.error("videos", f"must hold one video, got {len(videos)}")
-    kind = row.child("extra_info").text("answer_type")
-    if kind not in KINDS:
-        raise row.error("extra_info.answer_type", f"must be one of {KINDS}, got {kind!r}")
+    kind = row.child("extra_info").one_of("answer_type", KINDS)
     question, options = choices.clean(row.text("problem")), tuple[str, ...]()
     answer = choices.in_tags(row.text("solution"))
     if kind == "multiple_choice":
-        question, options = row.question_and_options("problem")
-        if not options:
-            raise row.error("problem", "holds no options A, B, ..., but the row is multiple choice")
+        question, options = row.question_and_options("problem", required=True)
         answer = row.gold("solution", "letter", options)
     yield Question(
         row.label("doc_id"),
@@ -37,7 +31,6 @@ CONVERTER = Converter(
     name="videozoomer",
     title="VideoZoomer's RL rows",
     kind="train",
-    licence="see the source's page",
     source="Hugging Face: zsgvivo/rl_datasets",
     files="the RL rows as json, jsonl or parquet, alone in their folder (or the file itself as --source)",
     videos="the videos that the rows name (LongVideo-Reason's, LLaVA-Video's, ...)",

@@ -73,7 +73,7 @@ class Baseline(System):
         return (Message("user", (*((clip,) if clip else frames), f"\n{question}\n{load_prompt(self.prompt).strip()}")),)
 
     def parse(self, text: str) -> Action:
-        """The text inside the last answer tags, else all that is said after thinking."""
+        """The text inside the last answer tags, else all that follows the thoughts."""
         closed = text[: text.rfind(_ANSWER_CLOSE) + len(_ANSWER_CLOSE)] if _ANSWER_CLOSE in text else ""
         answer = last_block(closed, "answer")
         answer = re.split(r"</think(?:ing)?>", text)[-1] if answer is None else answer
@@ -88,7 +88,7 @@ class Baseline(System):
 
 
 def baseline_of(system: System, frames: int, *, tiny: bool, prompt: str = "baseline") -> System:
-    """The plain baseline beside a system: its frames are as large as the system's own (``System.view_budget``)."""
+    """The plain baseline of a system, with frames as large as the system's own."""
     factor = system.size_factor
     frames_as: FramesAs = getattr(system, "frames_as", "images")
     budget = ViewBudget(factor**2, factor**2) if tiny else view_budget(system)

@@ -1,4 +1,4 @@
-"""Several evaluations of the same questions beside each other: accuracies, and differences question by question."""
+"""Comparison of several evaluations of the same questions: accuracies, and differences question by question."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.published import PublishedScore
-from agentic_video.evaluation.report import accuracy, percent, table
-from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_settings
+from agentic_video.evaluation.report import accuracy
+from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_json, read_settings
 from agentic_video.evaluation.suites import ACCURACY, headline
+from agentic_video.evaluation.tables import percent, table
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.standard_error import PairedDifference, paired_difference
@@ -24,7 +25,7 @@ class EvalRun:
     records: tuple[Record, ...]  # its episodes
     published: PublishedScore | None = None  # the paper's number for it, where there is one
     problem: str = ""  # why there are no episodes; empty where there are
-    rule: str = ""  # by what it was graded; empty where nobody can say
+    rule: str = ""  # by what it was graded; empty where unknown
     counted: int | None = None  # episodes that its report counts; None where it has none, or not for these episodes
     left_out: tuple[str, ...] = ()  # a message for each line of its files that is no record
 
@@ -45,7 +46,7 @@ def read_run(folder: Path, name: str = "", published: PublishedScore | None = No
         tuple(records),
         published,
         rule=_rule_of(read_settings(folder)),
-        counted=_counted(folder),
+        counted=read_json(folder / "report.json").get("episodes"),
         left_out=tuple(left_out),
     )
 
@@ -56,15 +57,6 @@ def _rule_of(settings: Mapping[str, Any]) -> str:
     if not isinstance(system, Mapping) or "class" not in system:
         return ""
     return f"{system['class']} {system.get('answer_match', '')}".strip()
-
-
-def _counted(folder: Path) -> int | None:
-    try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    count = found.get("episodes") if isinstance(found, Mapping) else None
-    return count if isinstance(count, int) else None
 
 
 def comparison(runs: Sequence[EvalRun]) -> dict[str, Any]:
@@ -113,42 +105,28 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
     """A comparison as Markdown."""
     runs = result["runs"]
     scored = any(row["headline"]["name"] != ACCURACY for row in runs if row["episodes"])
-    header = (
-        "run",
-        "questions",
-        "accuracy %",
-        "standard error",
-        "robust %",
-        "frames",
-        *(("score",) if scored else ()),
-        "published %",
-        "difference",
-        "better",
-        "worse",
-    )
     rows = []
     for row in runs:
         paper, difference, head = row["published"], row["difference"], row["headline"]
-        rows.append(
-            (
-                row["name"],
-                row["episodes"],
-                percent(row["mean"]),
-                percent(row["error"]),
-                percent(row["robust"]),
-                "-" if row["frames"] is None else f"{row['frames']:.1f}",
-                *((f"{head['name']} {percent(head['mean'])}",) if scored else ()),
-                "-" if paper is None or head["problem"] else f"{paper['accuracy']:.1f}",
-                _signed(difference),
-                "-" if difference is None else difference["better"],
-                "-" if difference is None else difference["worse"],
-            )
-        )
-    lines = [f"# {title}", "", *table(header, rows)]
+        cells = {
+            "run": row["name"],
+            "questions": row["episodes"],
+            "accuracy %": percent(row["mean"]),
+            "standard error": percent(row["error"]),
+            "robust %": percent(row["robust"]),
+            "frames": "-" if row["frames"] is None else f"{row['frames']:.1f}",
+            **({"score": f"{head['name']} {percent(head['mean'])}"} if scored else {}),
+            "published %": "-" if paper is None or head["problem"] else f"{paper['accuracy']:.1f}",
+            "difference": _signed(difference),
+            "better": "-" if difference is None else difference["better"],
+            "worse": "-" if difference is None else difference["worse"],
+        }
+        rows.append(cells)
+    lines = [f"# {title}", "", *table(list(rows[0]), (list(cells.values()) for cells in rows))]
     if scored:
-        lines += ["", "Published numbers belong beside the score, not beside the accuracy over all questions."]
+        lines += ["", "Published numbers are comparable with the score, not with the accuracy over all questions."]
     unlike = [row for row in runs if row["published"] and row["headline"]["problem"] and row["episodes"]]
-    lines += [f"\n{row['name']}: no published number beside it: {row['headline']['problem']}." for row in unlike]
+    lines += [f"\n{row['name']}: no published number is comparable: {row['headline']['problem']}." for row in unlike]
     if any(row["difference"] for row in runs):
         lines += [
             "",
@@ -171,7 +149,7 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
 
 
 def left_out_text(name: str, left_out: Sequence[str]) -> str:
-    """What a run's files hold that isn't compared."""
+    """A note on lines of a run's files that are no records."""
     lines = "1 line is" if len(left_out) == 1 else f"{len(left_out)} lines are"
     return f"{name}: {lines} left out; the first: {left_out[0]}"
 

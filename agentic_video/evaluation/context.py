@@ -1,4 +1,4 @@
-"""What the episodes of one process share: a backend, frames, retrieval, graders."""
+"""Shared resources of the episodes of one process: a backend, frames, retrieval, graders."""
 
 import copy
 
@@ -16,13 +16,13 @@ from agentic_video.video.store import FrameStore
 
 
 class EvalContext:
-    """What the episodes of one process share; made where its event loop runs."""
+    """Shared resources of the episodes of one process; made where its event loop runs."""
 
     def __init__(self, plan: EvalPlan, backend: Backend | None = None):
         self.plan = plan
         self._own = backend is None
         self.backend = backend or make_backend(plan.model, plan.system.size_factor)
-        self.source = FrameStore(plan.frame_store)
+        self.source = FrameStore(plan.settings.frame_store)
         self.graders = make_graders(plan, self.source)
 
     def with_backend(self, backend: Backend) -> "EvalContext":
@@ -32,8 +32,8 @@ class EvalContext:
         return other
 
     def retriever(self) -> Retriever | None:
-        """What finds frames by text, where a model for it is configured."""
-        return make_retriever(self.plan.retrieval, self.source)
+        """The search of frames by text, where a model for it is configured."""
+        return make_retriever(self.plan.settings.retrieval, self.source)
 
     def close(self) -> None:
         """Let go of frames and, if it was made here, of the model."""
@@ -43,8 +43,8 @@ class EvalContext:
 
 
 def make_graders(plan: EvalPlan, source: FrameSource) -> Graders:
-    """What grades answers, in the event loop that asks it first."""
-    return Graders(judge=Judge(plan.judge), source=source)
+    """Graders of answers, which belong to the event loop that asks them first."""
+    return Graders(judge=Judge(plan.settings.judge), source=source)
 
 
 def require_encoder(config: RetrievalConfig) -> None:

@@ -70,6 +70,7 @@ from agentic_video.systems.base import OPEN_ENDED, System
 from agentic_video.systems.needs import judged
 from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.shown import shows_clips
+from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.content import checkpoint_digest
@@ -139,13 +140,9 @@ class Evaluation:
         """The plan that each process gets to play a part."""
         return EvalPlan(
             folder=part.folder,
-            system=part.system,
+            settings=replace(self.settings, system=part.system, retrieval=self.retrieval),
             model=self.model,
             limits=part.limits,
-            frame_store=self.settings.frame_store,
-            retrieval=self.retrieval,
-            judge=self.settings.judge,
-            score_timeout=self.settings.reward.timeout,
             concurrency=self.options.concurrency,
             provenance={
                 "model": self.model.chat.model or self.model.model,
@@ -350,7 +347,7 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     if options.model.engine in SERVED:
         try:
             listed = list_models(options.model.model, options.model.api_key_env, timeout=10.0)
-            root = (listed.roots or {}).get(model.chat.model, "")
+            root = listed.roots.get(model.chat.model, "")
         except SetupError:  # nothing may be left to play; else it is reported when the model is needed
             pass
     shards = count_shards(options.shards, model)
@@ -467,7 +464,11 @@ def play_missing(evaluation: Evaluation, plan: EvalPlan, state: EvalProgress, en
         engine.load(plan)
     forget_failures(plan.folder)
     with progress(len(state.missing), state.played) as update:
-        done = first.watched(update)
+
+        def done(result: Record | Failure) -> None:
+            update(result)
+            first.look(result)
+
         if evaluation.shards == 1:
             engine.run(play_rows(plan, state.missing, 0, done, engine.load(plan)))
         else:

@@ -1,6 +1,6 @@
 """First views that fit no budget: an episode that begins with one has no turn, and counts as wrong."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from agentic_video.evaluation.results import Failure, key_of
 from agentic_video.types.record import Record
@@ -18,12 +18,12 @@ ROOM: Mapping[EndReason, str] = {
 
 
 def unfit(record: Record) -> bool:
-    """Whether the first view, with the question, fitted no budget."""
+    """Return True if the first view, with the question, fitted no budget."""
     return record.trajectory.end in ROOM and not record.trajectory.turns
 
 
 def remedy(ends: Sequence[EndReason]) -> str:
-    """What to change, in a few words."""
+    """The keys to change, in a few words."""
     keys = [key for end, key in ROOM.items() if end in ends]
     return f"raise {'; '.join(keys)}; or show fewer or smaller frames"
 
@@ -35,45 +35,35 @@ class NothingFits(SetupError):
 class FirstViews:
     """Stops an evaluation none of whose first videos can be shown.
 
-    Of each of the first :data:`FIRST_VIDEOS` videos one question is waited for, whichever episodes end before it: those
-    that don't fit end soonest. One that fits, of whatever video, lets it go on. Data of fewer videos are played to the
+    Of each of the first :data:`FIRST_VIDEOS` videos one question is awaited, whichever episodes end before it: those
+    that don't fit end soonest. One that fits, of whatever video, ends the wait. Data of fewer videos are played to the
     end."""
 
     def __init__(self, rows: Sequence[VideoQA], before: Sequence[Record]):
         first: dict[str, VideoQA] = {}
         for qa in rows:
             first.setdefault(qa.video, qa)
-            if len(first) == FIRST_VIDEOS:
-                break
-        # The questions that are waited for; empty as soon as it is known that one of them fits.
-        self._awaited = {key_of(qa) for qa in first.values()} if len(first) == FIRST_VIDEOS else set()
+        awaited = list(first.values())[:FIRST_VIDEOS]
+        # empty as soon as one of the first views is known to fit
+        self._awaited = {key_of(qa) for qa in awaited} if len(awaited) == FIRST_VIDEOS else set()
         self._ends: list[EndReason] = []
         if not all(map(unfit, before)):
             self._awaited = set()
         for record in before:
             self.look(record)
 
-    def look(self, one: Record | Failure) -> None:
-        """See what became of a question."""
-        if isinstance(one, Failure):
+    def look(self, result: Record | Failure) -> None:
+        """Take note of a question's end; an error once the last awaited one doesn't fit either."""
+        if isinstance(result, Failure):
             return
-        if not unfit(one):
+        if not unfit(result):
             self._awaited = set()
-        if key_of(one.qa) not in self._awaited:
+        if key_of(result.qa) not in self._awaited:
             return
-        self._awaited.remove(key_of(one.qa))
-        self._ends.append(one.trajectory.end)
+        self._awaited.remove(key_of(result.qa))
+        self._ends.append(result.trajectory.end)
         if not self._awaited:
             raise NothingFits(
                 f"the first view and the question don't fit for any of the first {FIRST_VIDEOS} videos: "
                 f"{remedy(self._ends)}; choose another --out then, or remove this one"
             )
-
-    def watched(self, done: Callable[[Record | Failure], None]) -> Callable[[Record | Failure], None]:
-        """What is to be told of every question, in place of something that is told of it too."""
-
-        def told(one: Record | Failure) -> None:
-            done(one)
-            self.look(one)
-
-        return told

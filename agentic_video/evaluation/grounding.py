@@ -1,4 +1,4 @@
-"""What an evaluation says about rows with gold windows: benchmarks' metrics, and how well calls cover the evidence."""
+"""Figures of rows with gold windows: benchmarks' metrics, and the coverage of the evidence by calls."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _of_answer(record: Record) -> Values:
         return _recalls(read_interval(answer), gold)
     spans = read_intervals(answer)
     values = _recalls(spans[0] if spans else None, gold)
-    values |= {f"mAP@{one:g}": average_precision(spans, gold, one) for one in AP_SHOWN}
+    values |= {f"mAP@{least:g}": average_precision(spans, gold, least) for least in AP_SHOWN}
     values["mAP"] = mean_average_precision(spans, gold)
     if (ratings := ratings_of(record.qa)) is not None:
         scores = clip_scores(spans, len(ratings.clips)) if spans else ()
@@ -77,15 +77,15 @@ def _of_answer(record: Record) -> Values:
 
 
 def _recalls(predicted: Interval | None, gold: Sequence[Interval]) -> Values:
-    values = {f"R1@{one:g}": recall_at_one(predicted, gold, one) for one in RECALL_THRESHOLDS}
+    values = {f"R1@{least:g}": recall_at_one(predicted, gold, least) for least in RECALL_THRESHOLDS}
     return {**values, "mIoU": best_iou(predicted, gold)}
 
 
 def _of_last_look(record: Record) -> Values:
     look, gold = last_look(record.trajectory), record.qa.windows
     iop, iou = best_iop(look, gold), best_iou(look, gold)
-    values = {"mIoP": iop} | {f"IoP@{one:g}": float(iop >= one) for one in IOP_THRESHOLDS}
-    values |= {"mIoU": iou} | {f"IoU@{one:g}": float(iou >= one) for one in IOP_THRESHOLDS}
+    values = {"mIoP": iop} | {f"IoP@{least:g}": float(iop >= least) for least in IOP_THRESHOLDS}
+    values |= {"mIoU": iou} | {f"IoU@{least:g}": float(iou >= least) for least in IOP_THRESHOLDS}
     if (acc := record.rewards.get("acc")) is not None:
         values["Acc@GQA"] = acc_at_gqa(acc, look, gold)
         values[f"Acc@IoU{GROUNDED_IOU:g}"] = float(acc == 1.0 and iou >= GROUNDED_IOU)

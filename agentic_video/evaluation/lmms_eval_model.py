@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.options import PLAIN, Variant
 from agentic_video.evaluation.plan import EvalPlan, fit_limits
+from agentic_video.evaluation.pool import run_pool
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.systems.shown import shows_clips
@@ -45,7 +47,7 @@ NAME = "agentic_video"
 
 
 def manifest() -> ModelManifest:
-    """What lmms-eval's registry asks for."""
+    """Paths of the two classes, for lmms-eval's registry."""
     return ModelManifest(
         NAME,
         simple_class_path=f"{__name__}.{AgenticVideo.__name__}",
@@ -99,14 +101,10 @@ class AgenticVideo(lmms):
             system = baseline_of(settings.system, asked.frames, tiny=tiny, prompt=asked.prompt)
         plan = EvalPlan(
             folder=Path(),
-            system=system,
+            settings=replace(settings, system=system),
             model=fit_images(model_spec(options, config), system.max_images, shows_clips(system)),
             limits=fit_limits(system, limits_of(config)),
-            frame_store=settings.frame_store,
-            retrieval=settings.retrieval,
-            judge=settings.judge,
             concurrency=int(concurrency),
-            provenance={},
         )
         self._runner = asyncio.Runner()
         self._context = self._runner.run(_make_context(plan))
@@ -123,18 +121,14 @@ class AgenticVideo(lmms):
 
     async def _answer_all(self, requests: list[Instance]) -> list[GenerationResult]:
         results: list[tuple[GenerationResult, bool]] = [(GenerationResult(""), False)] * len(requests)
-        waiting = iter(enumerate(requests))
-
         with tqdm(total=len(requests), unit="episode") as bar:
 
-            async def worker() -> None:
-                for number, request in waiting:
-                    results[number] = await self._answer(request)
-                    bar.update()
+            async def answer(numbered: tuple[int, Instance]) -> None:
+                number, request = numbered
+                results[number] = await self._answer(request)
+                bar.update()
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.batch_size, len(requests))):
-                    group.create_task(worker())
+            await run_pool(enumerate(requests), answer, self.batch_size)
         answered = [result for result, _ in results]
         if failed := sum(not played for _, played in results):
             logger.warning("%d of %d questions could not be played and count as wrong", failed, len(requests))

@@ -14,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import template_kwargs_of
+from agentic_video.evaluation.results import read_json
 from agentic_video.graders.connection import RefusedReply, api_key, connect
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.systems.base import System
@@ -93,11 +94,7 @@ def is_address(model: str) -> bool:
 
 
 def engine_of(model: str, requested: str, option: str = "--model") -> str:
-    """The engine of a model; ``auto`` takes a server for an address, else vLLM. ``option`` names the model in messages.
-
-    Raises:
-        SetupError: The model isn't there, or doesn't suit the engine.
-    """
+    """The engine of a model, which must suit it; ``auto`` takes a server for an address, else vLLM."""
     if "." in requested:
         return requested
     if requested not in ("auto", "vllm", *SERVED):
@@ -144,12 +141,9 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
 
 
 def _check_sees(config: Path, named: str, option: str) -> None:
-    try:
-        values = json.loads(config.read_text(encoding="utf-8"))
-        kind = "" if "auto_map" in values or "vision_config" in values else values.get("model_type")
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-        return
-    if kind in TEXT_ONLY:
+    values = read_json(config)
+    kind = values.get("model_type")
+    if kind in TEXT_ONLY and "auto_map" not in values and "vision_config" not in values:
         raise SetupError(
             f"{named}: its model_type is {kind!r}, a model of text alone, which sees no frames", key=option
         )
@@ -157,10 +151,7 @@ def _check_sees(config: Path, named: str, option: str) -> None:
 
 def check_taught(model: str, system: System, option: str = "--model") -> None:
     """Check that a tiny model of the synthetic world was taught a system's grammar; other models pass."""
-    try:
-        taught = json.loads((Path(model) / "config.json").read_text(encoding="utf-8")).get(TAUGHT)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return
+    taught = read_json(Path(model) / "config.json").get(TAUGHT)
     alike = taught == system.name or (taught in SYSTEMS and isinstance(system, system_class(taught)))
     if taught and not alike:
         raise SetupError(
@@ -209,15 +200,7 @@ def has_cached_weights(model: str) -> bool:
 
 
 def require_model(options: ModelOptions, option: str = "--model", name_option: str = "") -> None:
-    """Check that the model's server answers, or that the hub has the model.
-
-    Args:
-        option: Name of the option that names the model, for messages.
-        name_option: The same of its name on a server, which is then looked up in the server's list.
-
-    Raises:
-        SetupError: The model isn't available.
-    """
+    """Check that the model's server answers, or that the hub has the model; ``name_option`` looks its name up, too."""
     if options.engine in SERVED:
         listed = list_models(options.model, options.api_key_env, option=option)
         if name_option and options.model_name:
@@ -229,17 +212,17 @@ def require_model(options: ModelOptions, option: str = "--model", name_option: s
             _check_sees(config, f"{option} {options.model}", option)
 
 
-def hub_problem(model: str, timeout: float = 20.0) -> str:
+def hub_problem(model: str) -> str:
     """Why a model of the hub isn't available, with the remedy; empty where it is."""
     from huggingface_hub import is_offline_mode
 
-    error = hub_error(model, timeout)
+    error = hub_error(model, timeout=20.0)
     if error is None:
         return ""
     if is_offline_mode():
         return f"not in the hub's cache (offline); download it first: hf download {model}"
-    why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"not in the hub's cache, and not available from the hub: {why}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"not in the hub's cache, and not available from the hub: {lines[0]}"
 
 
 def hub_error(model: str, timeout: float) -> Exception | None:
@@ -258,13 +241,13 @@ def hub_error(model: str, timeout: float) -> Exception | None:
 class ModelList:
     """Models that a server lists."""
 
-    roots: Mapping[str, str] | None  # what it loaded under each name, where it tells; None without a list
+    roots: Mapping[str, str] = field(default_factory=dict)  # what it loaded under each name, empty where it doesn't say
     missing: str = "it is empty"  # why there are no names
 
     @property
     def names(self) -> list[str]:
         """Names of the models."""
-        return list(self.roots or ())
+        return list(self.roots)
 
 
 def list_models(
@@ -274,11 +257,7 @@ def list_models(
     option: str = "--model",
     key_option: str = "--api-key-env",
 ) -> ModelList:
-    """Ask a server for its models; ``option`` and ``key_option`` name server and key in messages.
-
-    Raises:
-        SetupError: No server answers, it refuses the key, or it redirects; or the address or the key is malformed.
-    """
+    """Ask a server for its models; a SetupError where none answers, or it refuses the key, or it redirects."""
     if not is_address(base_url):
         example = f"http://{base_url}" if _NO_SCHEME.fullmatch(base_url) else "http://host:8000/v1"
         raise SetupError(f"{option} {base_url}: no address of a server; name one as {example}", key=option)
@@ -298,7 +277,7 @@ def list_models(
                 f"{option} {base_url}: the server {refusal}; {key_option} names another variable", key=key_option
             ) from error
         if status is not None:
-            return ModelList(None, f"HTTP {status}{ask_for_v1 if status == 404 else ''}{through}")
+            return ModelList(missing=f"HTTP {status}{ask_for_v1 if status == 404 else ''}{through}")
         cause = error.__cause__ or error
         if isinstance(cause, SetupError | RefusedReply):
             raise SetupError(f"{option} {base_url}: {cause}", key=option) from error
@@ -308,7 +287,7 @@ def list_models(
     try:
         return ModelList({str(entry["id"]): str(entry.get("root") or "") for entry in json.loads(text)["data"]})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return ModelList(None, f"a web page{ask_for_v1}" if text.lstrip()[:1] == b"<" else "another reply")
+        return ModelList(missing=f"a web page{ask_for_v1}" if text.lstrip()[:1] == b"<" else "another reply")
 
 
 async def _get_models(base_url: str, key: str, timeout: float) -> bytes:
@@ -329,11 +308,7 @@ def warn_of_name(listed: ModelList, base_url: str, named: str, name: str) -> Non
 def served_model(
     base_url: str, key_env: str, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
 ) -> str:
-    """The name of a server's only model; the options name server and model in messages.
-
-    Raises:
-        SetupError: The server doesn't answer, lists no model, or lists several.
-    """
+    """The name of a server's only model; a SetupError where it lists none, or several."""
     listed = list_models(base_url, key_env, timeout, option)
     if not listed.names:
         raise SetupError(
@@ -385,7 +360,7 @@ def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
 
 def _served_processor(options: ModelOptions) -> str:
     """Processor of the checkpoint that vLLM's server reports."""
-    listed = list_models(options.model, options.api_key_env).roots or {}
+    listed = list_models(options.model, options.api_key_env).roots
     roots = {root for name, root in listed.items() if root and options.model_name in ("", name)}
     if len(roots) != 1:
         raise SetupError(

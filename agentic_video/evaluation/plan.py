@@ -1,17 +1,14 @@
 """The plan of a shard: plain data, so that it can travel to other machines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentic_video.config.settings import Settings
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.graders.judge import JudgeConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import SCORE_TIMEOUT
-from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.store_config import StoreConfig
 
 ANSWER_TOKENS = 2_048
 """Most tokens of the only reply of an episode without tools."""
@@ -22,15 +19,16 @@ class EvalPlan:
     """Everything that a shard needs."""
 
     folder: Path  # of the journals, visible to all shards
-    system: System
+    settings: Settings  # with the system that plays
     model: ModelSpec
     limits: TokenLimits
-    frame_store: StoreConfig
-    retrieval: RetrievalConfig
-    judge: JudgeConfig
     concurrency: int  # episodes at a time
-    provenance: Mapping[str, Any]  # of every record
-    score_timeout: float = SCORE_TIMEOUT  # seconds to grade an episode, without the judge's
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # of every record
+
+    @property
+    def system(self) -> System:
+        """The system that plays."""
+        return self.settings.system
 
 
 def fit_limits(system: System, limits: TokenLimits) -> TokenLimits:

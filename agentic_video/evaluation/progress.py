@@ -13,7 +13,7 @@ from agentic_video.types.row import VideoQA
 
 @dataclass(frozen=True)
 class EvalProgress:
-    """Which rows are done, stale or missing."""
+    """Sorting of rows into done, stale and missing ones."""
 
     played: tuple[Record, ...]  # episodes that count, each with its row as it is now
     to_grade: tuple[tuple[Record, VideoQA], ...]  # stale: the row's gold has changed, or the grade is missing

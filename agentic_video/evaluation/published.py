@@ -1,4 +1,4 @@
-"""The papers' numbers, to be shown beside one's own."""
+"""The papers' numbers, shown next to a run's."""
 
 import re
 from dataclasses import dataclass
@@ -47,7 +47,4 @@ def published_for(benchmark: str) -> list[PublishedScore]:
 
 def published_by_calls(benchmark: str) -> list[PublishedScore]:
     """The published numbers of a benchmark that vary the most calls allowed, in their order."""
-    return sorted(
-        (row for row in published_for(benchmark) if row.calls is not None),
-        key=lambda row: row.calls or 0,
-    )
+    return sorted((row for row in published_for(benchmark) if row.calls is not None), key=lambda row: row.calls or 0)

@@ -15,8 +15,8 @@ from agentic_video.evaluation.evaluate import variant_of
 from agentic_video.evaluation.model import ModelOptions, require_model
 from agentic_video.evaluation.options import Variant
 from agentic_video.evaluation.plan import fit_limits
-from agentic_video.evaluation.report import table
 from agentic_video.evaluation.results import finished, key_of
+from agentic_video.evaluation.tables import table
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.imports import make_importable

@@ -3,17 +3,21 @@
 import json
 import math
 import statistics
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeGuard
+
+import numpy as np
 
 from agentic_video.evaluation.fitting import ROOM, remedy, unfit
 from agentic_video.evaluation.grounding import Measured, grounding_values
 from agentic_video.evaluation.published import EMBEDDED, PublishedScore, published_for
 from agentic_video.evaluation.results import ExcludedRow, Failure
 from agentic_video.evaluation.suites import ACCURACY, headline, suite_figures
+from agentic_video.evaluation.tables import percent, section
 from agentic_video.types.action import Action, Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -48,6 +52,7 @@ PER_EPISODE = (
     "completion_tokens",
     "seconds",
 )
+GROUPINGS = ("data_source", "category", "duration")
 COUNTED = ("turns", "tool_calls")
 """Figures whose values are reported as a distribution."""
 TURN_ARGUMENTS = ("nframes", "resize", "fps")
@@ -80,12 +85,9 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def bucket(value: float, ends: Sequence[float], unit: str = "") -> str:
     """The range of a positive number: ``(1, 2]``, or ``> 8`` beyond the last end."""
-    below = 0.0
-    for end in ends:
-        if value <= end:
-            return f"({below:g}, {end:g}]{unit}"
-        below = end
-    return f"> {below:g}{unit}"
+    place = bisect_left(ends, value)
+    below = ends[place - 1] if place else 0.0
+    return f"({below:g}, {ends[place]:g}]{unit}" if place < len(ends) else f"> {below:g}{unit}"
 
 
 def chosen_fps(trajectory: Trajectory) -> list[float]:
@@ -149,13 +151,12 @@ def averaged(measured: Sequence[Measured]) -> dict[str, Any]:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Mean, least, median, 90th percentile and greatest of at least one value."""
-    ordered = sorted(values)
     return {
-        "mean": statistics.fmean(ordered),
-        "min": ordered[0],
-        "median": statistics.median(ordered),
-        "p90": ordered[math.ceil(0.9 * len(ordered)) - 1],
-        "max": ordered[-1],
+        "mean": statistics.fmean(values),
+        "min": min(values),
+        "median": statistics.median(values),
+        "p90": float(np.quantile(values, 0.9, method="inverted_cdf")),
+        "max": max(values),
     }
 
 
@@ -238,48 +239,25 @@ def _by_group(records: Sequence[Record]) -> dict[str, dict[str, dict[str, Any]]]
         seconds = record.rewards.get("video_seconds")
         return duration_of(record.qa) or ([] if seconds is None else [bucket(seconds, _DURATION_ENDS, " s")])
 
-    groupings: dict[str, Callable[[Record], list[str]]] = {
-        "data_source": lambda record: [record.qa.data_source],
-        "category": lambda record: category_of(record.qa),
-        "duration": duration,
-    }
-    by = {}
-    for grouping, names_of in groupings.items():
-        groups: dict[str, list[Record]] = defaultdict(list)
-        for record in records:
-            for name in names_of(record):
-                groups[name].append(record)
-        by[grouping] = {
+    groups: dict[str, dict[str, list[Record]]] = {name: defaultdict(list) for name in GROUPINGS}
+    for record in records:
+        for grouping, names in zip(
+            GROUPINGS, ([record.qa.data_source], category_of(record.qa), duration(record)), strict=True
+        ):
+            for name in names:
+                groups[grouping][name].append(record)
+    return {
+        grouping: {
             name: {"official": accuracy(members), "robust": accuracy(members, "acc_robust")}
-            for name, members in sorted(groups.items())
+            for name, members in sorted(by_name.items())
         }
-    return by
+        for grouping, by_name in groups.items()
+    }
 
 
 def _counted(values: Iterable[Any], order: Sequence[Any] | None = None) -> dict[str, int]:
     counts = Counter(values)
     return {str(value): counts[value] for value in (order or sorted(counts)) if counts[value]}
-
-
-def percent(value: float | None) -> str:
-    """A share as percent with one decimal."""
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Lines of a Markdown table; columns are padded, so that a terminal shows it as well."""
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
-    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
-
-
-def _section(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """A blank line and a table; nothing without rows."""
-    rows = list(rows)
-    return ["", *table(header, rows)] if rows else []
 
 
 def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures: Sequence[Failure] = ()) -> str:
@@ -316,7 +294,7 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     if result["asked"] > result["episodes"]:
         lines += ["", "What follows is about the questions that were played."]
     lines += _accuracy_tables(result)
-    lines += _section(
+    lines += section(
         ("per episode", "mean", "min", "median", "90 %", "max"),
         (
             (name.replace("_", " "), *(f"{values[key]:.4g}" for key in ("mean", "min", "median", "p90", "max")))
@@ -324,7 +302,7 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
         ),
     )
     names = list(dict.fromkeys(name for values in result["by_turn"].values() for name in values))
-    lines += _section(
+    lines += section(
         ("look", "episodes", *names),
         (
             (
@@ -341,7 +319,7 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
         "fps chosen": result["chosen_fps"],
         "ends": result["ends"],
     }
-    lines += _section(
+    lines += section(
         ("distribution", "share of episodes (of calls, for fps)"),
         ((name, _shares(counts)) for name, counts in distributions.items() if counts),
     )
@@ -391,16 +369,16 @@ def _accuracy_tables(result: Mapping[str, Any]) -> list[str]:
             official, robust = group["official"], group["robust"]
             shares = (percent(official["mean"]), percent(official["error"]), percent(robust["mean"]))
             rows.append((name, official["episodes"], *shares))
-        lines += _section((grouping.replace("_", " "), "episodes", "accuracy %", "standard error", "robust %"), rows)
+        lines += section((grouping.replace("_", " "), "episodes", "accuracy %", "standard error", "robust %"), rows)
     for source, scores in result["suites"].items():
         rows = [(name, percent(score["mean"]), percent(score["error"])) for name, score in scores.items()]
-        lines += _section((source, "%", "standard error"), rows)
+        lines += section((source, "%", "standard error"), rows)
     for source, by_name in result["grounding"].items():
         rows = [
             (name.replace("_", " "), value["episodes"], percent(value["mean"]), percent(value["error"]))
             for name, value in by_name.items()
         ]
-        lines += _section((f"{source}, grounding", "episodes", "%", "standard error"), rows)
+        lines += section((f"{source}, grounding", "episodes", "%", "standard error"), rows)
     return lines
 
 
@@ -409,7 +387,7 @@ def _published(result: Mapping[str, Any], benchmark: str, published: Sequence[Pu
     head = result["headline"]
     problem = "they compare captions by a sentence encoder" if published[0].benchmark in EMBEDDED else head["problem"]
     if problem:
-        return ["", f"The numbers published on {benchmark} aren't shown beside this run's: {problem}."]
+        return ["", f"The numbers published on {benchmark} aren't shown next to this run's: {problem}."]
     notes = [] if head["name"] == ACCURACY else [head["name"]]
     counting = [row for row in published if row.frame_tokens]
     if counting and "visual_tokens" in result["per_episode"]:
@@ -424,7 +402,7 @@ def _published(result: Mapping[str, Any], benchmark: str, published: Sequence[Pu
         frames, note = "-" if row.frames is None else f"{row.frames:g}", "; ".join(filter(None, (calls, row.note)))
         rows.append((row.model, row.paper, f"{row.accuracy:.1f}", frames, row.table, note))
     title = ("model", "paper", "accuracy %" if head["name"] == ACCURACY else "%", "frames", "where", "note")
-    return ["", f"Published on {benchmark}:", *_section(title, rows)]
+    return ["", f"Published on {benchmark}:", *section(title, rows)]
 
 
 def mean_frames(result: Mapping[str, Any], frame_tokens: int | None = None) -> str:

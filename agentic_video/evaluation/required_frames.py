@@ -1,4 +1,4 @@
-"""How many frames a model needs to answer a question: HERBench's minimum required frame-set (MRFS).
+"""HERBench's minimum required frame-set (MRFS): the number of frames that a model needs to answer a question.
 
 A model is asked without frames, and with 1 to 16 evenly spaced ones (``--baseline 16 --sweep frames 0,1,..,16``). A
 question's MRFS is 0 where it is answered without any, undefined where 16 don't do, and else what halving finds, as in
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentic_video.evaluation.results import key_of
+from agentic_video.evaluation.results import Key, key_of
 from agentic_video.types.record import Record
 from agentic_video.utils.standard_error import clustered_error
 
@@ -60,11 +60,11 @@ def measure(by_frames: Mapping[int, Sequence[Record]]) -> RequiredFrames | None:
     """The MRFS of episodes that were played with each number of frames."""
     if not set(range(MOST + 1)) <= set(by_frames):
         return None
-    graded = {
-        count: {key_of(one.qa): one.rewards["acc"] == 1.0 for one in by_frames[count] if "acc" in one.rewards}
-        for count in range(MOST + 1)
-    }
-    videos = {key_of(one.qa): one.qa.video for one in by_frames[0]}
+    graded: dict[int, dict[Key, bool]] = {}
+    for count in range(MOST + 1):
+        records = (record for record in by_frames[count] if "acc" in record.rewards)
+        graded[count] = {key_of(record.qa): record.rewards["acc"] == 1.0 for record in records}
+    videos = {key_of(record.qa): record.qa.video for record in by_frames[0]}
     shared = sorted(set.intersection(*(set(grades) for grades in graded.values())))
     if not shared:
         return None

@@ -92,13 +92,18 @@ def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:
     files.claim_folder(folder, settings, SETTINGS_FILE, "an evaluation", KNOWN_LATER)
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Settings of an evaluation's folder; empty where there are none."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; empty where there is none."""
     try:
-        found = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Settings of an evaluation's folder; empty where there are none."""
+    return read_json(folder / SETTINGS_FILE)
 
 
 def same_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

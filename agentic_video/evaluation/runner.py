@@ -4,17 +4,18 @@ Every finished episode is one line of a journal, on disk before the next one cou
 the journals and plays what is missing. A question that can't be played (an unreadable video, a server that is gone) is
 no episode: it is listed, and tried again next time."""
 
-import asyncio
 import json
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.context import EvalContext, make_graders
 from agentic_video.evaluation.plan import EvalPlan
+from agentic_video.evaluation.pool import run_pool
 from agentic_video.evaluation.results import REVISION, Failure, append, journal, key_of, same_gold
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
@@ -74,7 +75,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
-        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.score_timeout),
+        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.settings.reward.timeout),
         "turns": float(len(trajectory.turns)),
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
@@ -97,7 +98,7 @@ GRADES = ("acc", "acc_robust", *CAPTION_VALUES)
 async def grades(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
 ) -> dict[str, float]:
-    """Accuracies of an episode; one that can't be had is left out."""
+    """Accuracies of an episode; one that isn't available is left out."""
     found: dict[str, float] = {}
     if qa.hidden:
         return found
@@ -143,45 +144,32 @@ async def play_rows(
     backend: Backend | None = None,
 ) -> None:
     """Play rows, some at a time, and write each episode down as it ends."""
-    with journal(plan.folder, shard) as file:
-        failed = (plan.folder / f"failures-{shard:03d}.jsonl").open("w", encoding="utf-8")
-        with failed:
-            context = EvalContext(plan, backend)
+    with (
+        journal(plan.folder, shard) as file,
+        (plan.folder / f"failures-{shard:03d}.jsonl").open("w", encoding="utf-8") as failed,
+        closing(EvalContext(plan, backend)) as context,
+    ):
+        retriever = context.retriever()
+
+        def fail(qa: VideoQA, error: Exception) -> None:
+            failure = Failure(key_of(qa), described(error))
+            logger.warning("row %s could not be played: %s", qa.id, failure.error)
+            failed.write(json.dumps({"data_source": qa.data_source, "id": qa.id, "error": failure.error}) + "\n")
+            failed.flush()
+            done(failure)
+
+        async def play(qa: VideoQA) -> None:
             try:
-                retriever = context.retriever()
-                waiting = iter(rows)
+                record = await play_one(context, retriever, qa)
+            except Exception as error:  # one question never stops the others
+                return fail(qa, error)
+            try:
+                append(file, record)
+            except RecordError as error:  # a disk that is full stops all of them
+                return fail(qa, error)
+            done(record)
 
-                def fail(qa: VideoQA, error: Exception) -> None:
-                    failure = Failure(key_of(qa), described(error))
-                    logger.warning("row %s could not be played: %s", qa.id, failure.error)
-                    fields = {"data_source": qa.data_source, "id": qa.id, "error": failure.error}
-                    failed.write(json.dumps(fields) + "\n")
-                    failed.flush()
-                    done(failure)
-
-                async def worker() -> None:
-                    for qa in waiting:
-                        try:
-                            record = await play_one(context, retriever, qa)
-                        except Exception as error:  # one question never stops the others
-                            fail(qa, error)
-                            continue
-                        try:
-                            append(file, record)
-                        except RecordError as error:  # a disk that is full stops all of them
-                            fail(qa, error)
-                        else:
-                            done(record)
-
-                workers = [asyncio.ensure_future(worker()) for _ in range(min(plan.concurrency, len(rows)))]
-                try:
-                    await asyncio.gather(*workers)
-                finally:  # what stops one stops all, before what they use is closed
-                    for one in workers:
-                        one.cancel()
-                    await asyncio.gather(*workers, return_exceptions=True)
-            finally:
-                context.close()
+        await run_pool(rows, play, plan.concurrency)
 
 
 async def grade_again(
@@ -191,29 +179,23 @@ async def grade_again(
 
     No model is needed for it. The new records have the plan's revision, so that they count from then on."""
     failed: list[Failure] = []
-    source = FrameStore(plan.frame_store)
-    try:
-        with journal(plan.folder, 0) as file:
-            graders = make_graders(plan, source)
-            waiting = iter(episodes)
+    with closing(FrameStore(plan.settings.frame_store)) as source, journal(plan.folder, 0) as file:
+        graders = make_graders(plan, source)
 
-            async def worker() -> None:
-                for record, qa in waiting:
-                    try:
-                        found = await grades(plan.system, record.trajectory, qa, graders, plan.score_timeout)
-                    except Exception as error:  # one question never stops the others
-                        failed.append(Failure(key_of(qa), described(error)))
-                        logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)
-                        done(failed[-1])
-                        continue
-                    rewards = {**found, **{name: v for name, v in record.rewards.items() if name not in GRADES}}
-                    provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
-                    graded = Record(qa, record.trajectory, rewards, provenance)
-                    if rewards != record.rewards or not same_gold(record.qa, qa):
-                        append(file, graded)
-                    done(graded)
+        async def grade(episode: tuple[Record, VideoQA]) -> None:
+            record, qa = episode
+            try:
+                found = await grades(plan.system, record.trajectory, qa, graders, plan.settings.reward.timeout)
+            except Exception as error:  # one question never stops the others
+                failed.append(Failure(key_of(qa), described(error)))
+                logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)
+                return done(failed[-1])
+            rewards = {**found, **{name: value for name, value in record.rewards.items() if name not in GRADES}}
+            provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
+            graded = Record(qa, record.trajectory, rewards, provenance)
+            if rewards != record.rewards or not same_gold(record.qa, qa):
+                append(file, graded)
+            done(graded)
 
-            await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(episodes)))))
-    finally:
-        source.close()
+        await run_pool(episodes, grade, plan.concurrency)
     return failed

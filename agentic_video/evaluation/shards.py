@@ -38,7 +38,7 @@ class Follower:
         return [*sorted(self._folder.glob(JOURNALS)), *sorted(self._folder.glob(FAILURES))]
 
     def new(self) -> list[Record | Failure]:
-        """What was added since the last time; a line that isn't whole yet comes next time."""
+        """Records and failures since the last time; a line that isn't whole yet comes next time."""
         found: list[Record | Failure] = []
         for path in self._paths():
             with path.open("rb") as file:
@@ -61,7 +61,7 @@ class Follower:
 
 
 def count_shards(asked: int | None, model: ModelSpec) -> int:
-    """How many processes play: as many as asked, else one for each group of GPUs of this machine or Ray's cluster."""
+    """Number of processes: as many as asked, else one for each group of GPUs of this machine or Ray's cluster."""
     if asked is not None or model.engine != "vllm":
         return asked or 1
     if os.environ.get("RAY_ADDRESS"):
@@ -90,7 +90,7 @@ def _joined() -> Any:
 
 def _key_names(part: Any) -> Iterator[str]:
     """Names of the environment variables of keys, wherever a plan holds them: the judge's, the server's, a tool's."""
-    for name in (one.name for one in fields(part)) if is_dataclass(part) else ():
+    for name in (field.name for field in fields(part)) if is_dataclass(part) else ():
         value = getattr(part, name)
         if name == "api_key_env":
             yield str(value)
@@ -118,7 +118,7 @@ def play_shard(plan: EvalPlan, rows: Sequence[VideoQA], shard: int) -> None:
     load_secrets()
     if plan.model.engine == "vllm":
         take_image_threads(int(plan.model.vllm.get("tensor_parallel_size", 1)))
-    asyncio.run(play_rows(plan, rows, shard, lambda one: None))
+    asyncio.run(play_rows(plan, rows, shard, lambda result: None))
 
 
 def play_sharded(
@@ -163,8 +163,8 @@ def _play_tasks(
     try:
         while running:
             ended, running = ray.wait(running, timeout=POLL_SECONDS)
-            for one in follower.new():
-                done(one)
+            for result in follower.new():
+                done(result)
             for task_ref in ended:
                 try:
                     ray.get(task_ref)
@@ -173,8 +173,8 @@ def _play_tasks(
     finally:
         for task_ref in running:
             ray.cancel(task_ref, force=True)
-    for one in follower.new():
-        done(one)
+    for result in follower.new():
+        done(result)
     if errors:
         raise SetupError(
             f"{len(errors)} shards died, the first with: {errors[0]}; the same command plays what is missing"

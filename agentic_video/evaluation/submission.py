@@ -1,4 +1,4 @@
-"""What is sent to those who keep a benchmark's answers: the options that an evaluation chose, as they want them."""
+"""Files to submit where a benchmark's answers aren't published: the chosen options, in the benchmark's form."""
 
 import json
 from collections.abc import Sequence

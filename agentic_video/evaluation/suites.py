@@ -1,8 +1,8 @@
-"""Scores that a benchmark reports beside its accuracy, from what its converter keeps in ``extra_info``."""
+"""Scores that a benchmark reports in addition to its accuracy, from what its converter keeps in ``extra_info``."""
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentic_video.converters.elv_halluc import hallucination_scores
@@ -12,24 +12,24 @@ from agentic_video.utils.standard_error import clustered_error, jackknife_errors
 
 Scores = dict[str, float]
 """Scores by name, as shares from 0 to 1 (differences from -1)."""
-
+Suite = Callable[[Sequence[Record]], Scores]
 
 ACCURACY = "accuracy"
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The one number of a run that belongs beside those of papers."""
+    """The number of a run that is comparable with those of papers."""
 
-    name: str  # `accuracy` over all questions, or the score that the benchmark's own report has in its place
+    name: str  # `accuracy` over all questions, or the score that the benchmark's own report has instead
     mean: float | None  # a share from 0 to 1; None where there is none
     error: float | None  # its standard error, clustered by video; None below two videos
     episodes: int  # how many count in it
-    problem: str = ""  # why it doesn't belong beside a paper's number after all; empty where it does
+    problem: str = ""  # why it isn't comparable with a paper's number after all; empty where it is
 
 
 def headline(records: Sequence[Record]) -> Headline:
-    """The number of a run that belongs beside those of papers; episodes that weren't graded count nowhere."""
+    """The number of a run to compare with papers; episodes that weren't graded count nowhere."""
     graded = [record for record in records if "acc" in record.rewards]
     sources = {record.qa.data_source.removesuffix("_subtitles") for record in graded}
     name = HEADLINES.get(sources.pop(), ACCURACY) if len(sources) == 1 else ACCURACY
@@ -46,52 +46,44 @@ def headline(records: Sequence[Record]) -> Headline:
 
 
 def _counts(record: Record) -> bool:
-    """Whether an episode counts in its source's headline."""
-    wanted = COUNTED.get(record.qa.data_source)
-    return wanted is None or wanted(record)
+    """Return True if an episode counts in its source's headline."""
+    counted = COUNTED.get(record.qa.data_source)
+    return counted is None or counted(record)
 
 
 def _by_words(records: Sequence[Record]) -> str:
-    """Why grades don't belong beside a paper's, which call open answers right or wrong; empty where these do, too."""
-    shares = [
-        record
-        for record in records
-        if record.qa.answer_type == "open_ended"
-        and not is_caption(record.qa)
-        and record.rewards["acc"] not in (0.0, 1.0)
-    ]
-    return (
-        "open-ended answers were graded by their words or as half right, not as right or wrong by a judge"
-        if shares
-        else ""
-    )
+    """Why grades aren't comparable with a paper's, which call open answers right or wrong; empty where they are."""
+    for record in records:
+        open_ended = record.qa.answer_type == "open_ended" and not is_caption(record.qa)
+        if open_ended and record.rewards["acc"] not in (0.0, 1.0):
+            return "open-ended answers were graded by their words or as half right, not as right or wrong by a judge"
+    return ""
 
 
 def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
     """The scores of each data source that has some; episodes that weren't graded count nowhere."""
-    return {source: scores for source, (scores, _) in _suites(records, errors=False).items()}
+    return {source: suite(members) for source, suite, members in _suites(records)}
 
 
 def suite_figures(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float | None]]]:
     """Scores by data source, each a ``mean`` with its standard ``error``, clustered by video (None below two)."""
-    return {
-        source: {name: {"mean": value, "error": errors[name]} for name, value in scores.items()}
-        for source, (scores, errors) in _suites(records, errors=True).items()
-    }
+    figures = {}
+    for source, suite, members in _suites(records):
+        errors = jackknife_errors(suite, members, lambda record: record.qa.video)
+        figures[source] = {name: {"mean": value, "error": errors[name]} for name, value in suite(members).items()}
+    return figures
 
 
-def _suites(records: Sequence[Record], *, errors: bool) -> dict[str, tuple[Scores, dict[str, float | None]]]:
+def _suites(records: Sequence[Record]) -> Iterator[tuple[str, Suite, list[Record]]]:
+    """Data sources that have scores, with their suite and their graded records."""
     sources: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if "acc" in record.rewards:
             sources[record.qa.data_source].append(record)
-    found = {}
     for source, members in sorted(sources.items()):
         suite = SUITES.get(source.removesuffix("_subtitles"))
-        if suite is not None and (scores := suite(members)):
-            moved = jackknife_errors(suite, members, lambda record: record.qa.video) if errors else {}
-            found[source] = scores, moved
-    return found
+        if suite is not None and suite(members):
+            yield source, suite, members
 
 
 def _means(records: Sequence[Record], *fields: str, key: str = "acc") -> Scores:
@@ -104,9 +96,15 @@ def _means(records: Sequence[Record], *fields: str, key: str = "acc") -> Scores:
     return {name: statistics.fmean(groups[name]) for name in sorted(groups)}
 
 
-def _mlvu(records: Sequence[Record]) -> Scores:
-    """M-Avg: the mean over its tasks of multiple choice, whatever their size."""
-    return _mean_over("M-Avg", [record for record in records if _is_choice(record)])
+def _by(*groupings: Sequence[str]) -> Suite:
+    """A suite of the accuracies by each grouping, which is of one field or more."""
+    return lambda records: {name: mean for fields in groupings for name, mean in _means(records, *fields).items()}
+
+
+def _mean_over(name: str, records: Sequence[Record], key: str = "acc") -> Scores:
+    """The mean over the categories, whatever their size."""
+    groups = _means(records, "category", key=key)
+    return {name: statistics.fmean(groups.values())} if groups else {}
 
 
 def _is_choice(record: Record) -> bool:
@@ -114,37 +112,32 @@ def _is_choice(record: Record) -> bool:
     return record.qa.answer_type == "multiple_choice"
 
 
-def _mean_over(name: str, records: Sequence[Record], key: str = "acc") -> Scores:
-    """The mean over the categories."""
-    groups = _means(records, "category", key=key)
-    return {name: statistics.fmean(groups.values())} if groups else {}
+def _is_quiz(record: Record) -> bool:
+    return not is_caption(record.qa)
 
 
 def _video_mmlu(records: Sequence[Record]) -> Scores:
-    """The mean over the three disciplines (quiz), whatever their size; VDCscore (captions)."""
-    return {**_mean_over("mean over disciplines", [record for record in records if _is_quiz(record)]), **_vdc(records)}
-
-
-def _is_quiz(record: Record) -> bool:
-    return not is_caption(record.qa)
+    """The mean over the three disciplines (quiz); VDCscore (captions)."""
+    return {**_mean_over("mean over disciplines", list(filter(_is_quiz, records))), **_vdc(records)}
 
 
 def _elv_halluc(records: Sequence[Record]) -> Scores:
     """Pairs of captions that are both judged rightly, within the video and foreign, and the SAH ratio."""
     scores: Scores = {}
-    aspects = sorted({str(record.qa.extra.get("category", "")) for record in records})
-    for aspect in ("", *aspects):
-        members = [record for record in records if aspect in ("", str(record.qa.extra.get("category", "")))]
+    aspects: dict[str, list[Record]] = {"": list(records)}
+    for record in sorted(records, key=lambda record: str(record.qa.extra.get("category", ""))):
+        if aspect := str(record.qa.extra.get("category", "")):
+            aspects.setdefault(f"{aspect}: ", []).append(record)
+    for aspect, members in aspects.items():
         try:
             found = hallucination_scores(
-                (str(one.qa.extra["triplet"]), str(one.qa.extra["caption_type"]), one.rewards["acc"] == 1.0)
-                for one in members
+                (str(record.qa.extra["triplet"]), str(record.qa.extra["caption_type"]), record.rewards["acc"] == 1.0)
+                for record in members
             )
         except (KeyError, ValueError):  # rows without these fields, or no complete triplet
             continue
-        name = f"{aspect}: " if aspect else ""
-        scores[f"{name}in-video"] = found.in_accuracy
-        scores[f"{name}out-of-video"] = found.out_accuracy
+        scores[f"{aspect}in-video"] = found.in_accuracy
+        scores[f"{aspect}out-of-video"] = found.out_accuracy
         if not aspect:
             scores["mean of both"] = found.accuracy
             scores["difference"] = found.out_accuracy - found.in_accuracy
@@ -156,50 +149,27 @@ def _temporalbench(records: Sequence[Record]) -> Scores:
     """Multiple binary accuracy: a video counts when all questions about it are answered rightly."""
     videos: dict[str, list[float]] = defaultdict(list)
     for record in records:
-        if record.qa.answer_type == "multiple_choice" and (name := record.qa.extra.get("video_name")):
+        if _is_choice(record) and (name := record.qa.extra.get("video_name")):
             videos[str(name)].append(record.rewards["acc"])
     right = [all(acc == 1.0 for acc in grades) for grades in videos.values()]
-    return {"multiple binary accuracy": sum(right) / len(right)} if right else {}
-
-
-def _videomme(records: Sequence[Record]) -> Scores:
-    """By length, and by domain."""
-    return {**_means(records, "length"), **_means(records, "domain")}
-
-
-def _mmvu(records: Sequence[Record]) -> Scores:
-    """Multiple choice and open ended apart, and the four disciplines."""
-    return {**_means(records, "question_kind"), **_means(records, "discipline")}
+    return {"multiple binary accuracy": statistics.fmean(right)} if right else {}
 
 
 def _videoeval_pro(records: Sequence[Record]) -> Scores:
     """Local and holistic questions, perception and reasoning: its four types are the categories of the report."""
-    scores = {}
-    for half in ("Local", "Holistic", "Perception", "Reasoning"):
-        grades = [record.rewards["acc"] for record in records if half in str(record.qa.extra.get("category")).split()]
-        if grades:
-            scores[half] = statistics.fmean(grades)
-    return scores
-
-
-def _longtimescope(records: Sequence[Record]) -> Scores:
-    """Each type of question at each length."""
-    return _means(records, "category", "duration_name")
-
-
-def _minerva(records: Sequence[Record]) -> Scores:
-    """By domain: the skills are the categories of the report."""
-    return _means(records, "domain")
+    halves: dict[str, list[float]] = {half: [] for half in ("Local", "Holistic", "Perception", "Reasoning")}
+    for record in records:
+        for half in halves.keys() & set(str(record.qa.extra.get("category")).split()):
+            halves[half].append(record.rewards["acc"])
+    return {half: statistics.fmean(grades) for half, grades in halves.items() if grades}
 
 
 def _dream1k(records: Sequence[Record]) -> Scores:
-    """Precision and recall, the mean over the five sources of videos, whatever their size, and the F1 of these means
-    (the benchmark's own aggregation)."""
+    """Precision and recall, the mean over the five sources of videos, and the F1 of these means (the benchmark's own
+    aggregation)."""
     scored = [record for record in records if "caption_precision" in record.rewards]
-    scores = {
-        **_mean_over("precision", scored, "caption_precision"),
-        **_mean_over("recall", scored, "caption_recall"),
-    }
+    means = [_mean_over(name, scored, f"caption_{name}") for name in ("precision", "recall")]
+    scores = {name: mean for found in means for name, mean in found.items()}
     return {**scores, "F1": f1(scores["precision"], scores["recall"])} if scores else {}
 
 
@@ -209,21 +179,16 @@ def _vdc(records: Sequence[Record]) -> Scores:
     return {"score of 5": statistics.fmean(values) / 5} if values else {}
 
 
-def _herbench(records: Sequence[Record]) -> Scores:
-    """The mean over its tasks, whatever their size."""
-    return _mean_over("mean over tasks", records)
-
-
-SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
-    "mlvu": _mlvu,
+SUITES: dict[str, Suite] = {
+    "mlvu": lambda records: _mean_over("M-Avg", list(filter(_is_choice, records))),
     "elv_halluc": _elv_halluc,
     "temporalbench": _temporalbench,
-    "videomme": _videomme,
-    "mmvu": _mmvu,
+    "videomme": _by(["length"], ["domain"]),
+    "mmvu": _by(["question_kind"], ["discipline"]),
     "videoeval_pro": _videoeval_pro,
-    "longtimescope": _longtimescope,
-    "minerva": _minerva,
-    "herbench": _herbench,
+    "longtimescope": _by(["category", "duration_name"]),
+    "minerva": _by(["domain"]),  # the skills are the categories of the report
+    "herbench": lambda records: _mean_over("mean over tasks", records),
     "video_mmlu": _video_mmlu,
     "dream1k": _dream1k,
     "vdc": _vdc,
@@ -237,10 +202,10 @@ HEADLINES = {
     "elv_halluc": "mean of both",
     "dream1k": "precision",
 }
-"""The score that a benchmark's own report has in place of the accuracy over all questions, by data source."""
+"""The score that a benchmark's own report has instead of the accuracy over all questions, by data source."""
 
 COUNTED: dict[str, Callable[[Record], bool]] = {"mlvu": _is_choice, "video_mmlu": _is_quiz}
-"""Which episodes count in it, where not all do."""
+"""Selection of the episodes that count in it, where not all do."""
 
 JUDGED = frozenset({"mmvu", "video_mmlu", "videoeval_pro", "videosiah_eval"})
 """Data sources whose open-ended answers a judge calls right or wrong, whatever a system's reward pays for half an

@@ -19,7 +19,7 @@ class Point:
 
     value: int  # what was set
     frames: float  # mean frames of an episode
-    accuracy: float  # share of right answers, or the score that the benchmark's report has in its place (M-Avg)
+    accuracy: float  # share of right answers, or the score that the benchmark's report has instead (M-Avg)
     error: float | None = None  # standard error of it, where there is one
 
 
@@ -52,30 +52,33 @@ def read_curves(
     out: Path, kind: str, curve: str, settings: Callable[[int], Mapping[str, Any] | None]
 ) -> dict[str, list[Point]]:
     """The points of a sweep, whichever run of it they are from, and of the other curves of its kind on the same data
-    that the folder holds: a baseline's beside an agent's, say.
+    that the folder holds: a baseline's in addition to an agent's, say.
 
-    A folder may also hold points of other checkpoints, or of other budgets. Of the sweep itself none is taken whose
-    settings aren't its own; another curve, whose model may be another one, is that of its latest evaluation."""
+    A folder may also hold points of other checkpoints, or of other budgets. Points of the sweep itself must have its
+    settings; another curve, whose model may be another one, is that of its latest evaluation."""
     found: dict[str, list[_SweepRun]] = {}
     for folder in sorted(out.glob(f"{kind}-*-*")):
         name, _, value = folder.name.removeprefix(f"{kind}-").rpartition("-")
         file = folder / "report.json"
         if value.isdigit() and file.is_file():
             found.setdefault(name, []).append(_SweepRun(int(value), file, read_settings(folder)))
-    members = [(one, settings(one.value)) for one in found.get(curve, ())]
-    own = [one for one, wanted in members if wanted is not None and same_settings(one.settings, wanted)]
+    own = []
+    for run in found.get(curve, ()):
+        expected = settings(run.value)
+        if expected is not None and same_settings(run.settings, expected):
+            own.append(run)
     curves = {}
     for name, others in found.items():
         kept = own
         if name != curve:
-            latest = max(others, key=lambda one: one.file.stat().st_mtime)
-            beside = not own or all(
+            latest = max(others, key=lambda run: run.file.stat().st_mtime)
+            same_data = not own or all(
                 latest.settings.get(key) == own[0].settings.get(key) for key in ("data", "benchmark")
             )
-            kept = [one for one in others if beside and same_settings(one.unswept, latest.unswept)]
-        points = (point(one.value, json.loads(one.file.read_text(encoding="utf-8"))) for one in kept)
+            kept = [run for run in others if same_data and same_settings(run.unswept, latest.unswept)]
+        points = (point(run.value, json.loads(run.file.read_text(encoding="utf-8"))) for run in kept)
         if kept:
-            curves[name] = sorted((one for one in points if one), key=lambda one: one.value)
+            curves[name] = sorted(filter(None, points), key=lambda point: point.value)
     return curves
 
 
@@ -106,9 +109,9 @@ def draw(
 
     figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=120)
     for (name, points), colour in zip(curves.items(), ("#1f4e8c", "#c8553d", "#3a7d44", "#7b5ea7"), strict=False):
-        across = [one.frames if kind == "frames" else one.value for one in points]
-        errors = [100 * (one.error or 0.0) for one in points]
-        heights = [100 * one.accuracy for one in points]
+        across = [point.frames if kind == "frames" else point.value for point in points]
+        errors = [100 * (point.error or 0.0) for point in points]
+        heights = [100 * point.accuracy for point in points]
         axes.errorbar(across, heights, errors, color=colour, linewidth=2, marker="o", capsize=3, label=name)
     if kind == "calls" and (paper := published_by_calls(benchmark)):
         axes.plot(

@@ -36,16 +36,12 @@ PACKAGES = (*SAME_PACKAGES, "vllm", "ray", "flash-attn")
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """Needs of a job on a cluster.
+    """Needs of a job on a cluster: nodes (0 to look only), GPUs on each, and files that each node must be able to read.
 
     Attributes:
-        nodes: Number of machines; 0 to look only.
-        gpus: GPUs on each.
-        files: Files and folders that each node must be able to read.
         shared: A file that was just written, which each node must see with its content; empty for none.
         variables: Environment variables of the job's processes.
-        extra_gpus: Further GPUs on any node, by the block of the config whose ``nnodes`` and ``n_gpus_per_node`` ask
-            for them.
+        extra_gpus: Further GPUs on any node, by the block of the config that asks for them.
     """
 
     nodes: int = 0
@@ -59,18 +55,11 @@ class ClusterRequest:
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a cluster.
+    """One machine of a cluster; memory, object store and shared memory are in bytes.
 
     Attributes:
-        address: Its IP address.
-        name: Its host name; empty where it couldn't be probed.
-        cpus: CPUs that Ray counts there; likewise ``gpus``.
-        memory: Bytes that Ray leaves to tasks there.
-        store: Bytes of its object store.
-        shared: Bytes of its shared memory.
+        name: Host name; empty where it couldn't be probed.
         driver: Version of its NVIDIA driver; empty for none.
-        python: Version and path of its Python.
-        packages: Versions of installed packages.
         problems: What keeps it from the job, a line each.
     """
 
@@ -108,11 +97,7 @@ class Cluster:
 
 
 def check_cluster(address: str, request: ClusterRequest, environment: Mapping[str, str]) -> Cluster:
-    """Look at a cluster before a job starts on it.
-
-    Raises:
-        SetupError: Nothing answers there, it is too small or busy, or a node can't see a file; the message names both.
-    """
+    """Look at a cluster before a job starts on it; refuse one that is too small or busy, or lacks a file."""
     cluster = _probe(address, request, environment)
     if faults := [f"node {node.address}: {problem}" for node in cluster.nodes for problem in node.problems]:
         more = f" (and {len(faults) - 1} more: {'; '.join(faults[1:4])})" if len(faults) > 1 else ""
@@ -167,18 +152,12 @@ def _probe(address: str, request: ClusterRequest, environment: Mapping[str, str]
     return cluster
 
 
-def ask_each(
+def _ask_each(
     nodes: Sequence[Mapping[str, Any]], function: Callable[..., Any], arguments: Sequence[Any], seconds: float
 ) -> Iterator[tuple[Any, str]]:
-    """Run a function on nodes of the cluster that this process has joined, on all at the same time.
+    """Run a function on all nodes at the same time; yield each result and an empty text, or None and the problem.
 
-    Args:
-        nodes: As Ray lists them.
-        function: Pickled by value where it is defined in the program that runs: a node may lack this package.
-        seconds: Time limit of all nodes together.
-
-    Yields:
-        For each node what the function returned and an empty text, or None and why there is nothing.
+    The function is pickled by value, as a node may lack this package.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -199,12 +178,7 @@ def ask_each(
 
 
 def shortage(request: ClusterRequest, gpus: Sequence[float], free: float) -> str:
-    """Describe the shortage of a cluster for a job; empty where it has all.
-
-    Args:
-        gpus: GPUs of each node that is alive.
-        free: GPUs that no other job holds.
-    """
+    """Describe the shortage of a cluster for a job, by the GPUs of each living node and those that are free."""
     fit = sum(count >= request.gpus for count in gpus)
     if fit < request.nodes:
         has = ", ".join(f"{count:g}" for count in gpus)
@@ -241,10 +215,7 @@ def total_request(nodes: int, gpus: int, extra: Mapping[str, int]) -> str:
 def inspect_node(packages: Sequence[str], request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """On a node: the fields of its :class:`Node`. Needs nothing of this package, which may not be there.
 
-    Args:
-        packages: Distributions whose versions are asked for.
-        request: The fields of a :class:`ClusterRequest`.
-        seconds: Time limit of one file's answer.
+    ``seconds`` is the time limit of one file's answer.
     """
     import importlib.metadata
     import os
@@ -349,7 +320,7 @@ def _survey(address: str, request: ClusterRequest) -> Cluster:
     if lack:
         return Cluster(problem=f"the Ray cluster at {address} can't take the run: {lack}")
     versions = {name: importlib.metadata.version(name) for name in SAME_PACKAGES} if request.nodes else {}
-    answers = ask_each(alive, inspect_node, (PACKAGES, asdict(request), FILE_SECONDS), LOOK_SECONDS)
+    answers = _ask_each(alive, inspect_node, (PACKAGES, asdict(request), FILE_SECONDS), LOOK_SECONDS)
     return Cluster(tuple(_node(node, versions, *answer) for node, answer in zip(alive, answers, strict=True)))
 
 

@@ -11,13 +11,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.config.overrides import parse_overrides
+from agentic_video.config.overrides import parse_overrides, quoted
 from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, distinct
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
-from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
@@ -128,12 +127,17 @@ def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
     )
 
 
-def require_present(inputs: Inputs, options: LaunchOptions, profile: Profile) -> None:
-    """Require the named files and the model's folder on this machine, before anything else is checked."""
+def require_present(inputs: Inputs, options: LaunchOptions, profile: Profile, *, elsewhere: bool = False) -> None:
+    """Require the named files and the model's folder, before anything else is checked.
+
+    Args:
+        elsewhere: Whether the run is on other machines, which may have what this one lacks.
+    """
     for variable, files in _named_files(inputs, options):
         for file in files:
-            _require_file(variable, file)
-    if inputs.model:
+            if not elsewhere or os.path.exists(file):
+                _require_file(variable, file)
+    if inputs.model and (not elsewhere or Path(inputs.model).exists()):
         _require_place(inputs.model, profile)
 
 
@@ -150,11 +154,7 @@ def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tupl
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> CheckedData:
-    """Check that the model and the files can be used, and that the rows fill a batch.
-
-    Args:
-        elsewhere: Whether it runs on other machines, which may have what this one lacks.
-    """
+    """Check that the model and the files that are here can be used, and that the rows fill a batch."""
     if not elsewhere:
         _check_resumed(config)
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
@@ -209,7 +209,6 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     """Check that a checkpoint can be loaded, as far as its name and its folder tell."""
     from agentic_video.evaluation.model import cached_config
 
-    _require_place(model, profile)
     folder = Path(model).expanduser()
     if folder.is_dir():
         _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
@@ -323,8 +322,6 @@ def _hub_problem(name: str) -> str:
 
 def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
     """Read the usable rows, or those of the records, of some files; the others are printed."""
-    for file in files:
-        _require_file(variable, file)
     try:
         problems: Sequence[object]
         if stage == "grpo":

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,18 @@ from uuid import uuid4
 from omegaconf import DictConfig
 
 from agentic_video.launch.cluster import Cluster, ClusterRequest, check_cluster
-from agentic_video.launch.handover import key_names, own_address
-from agentic_video.launch.inputs import absolutize_overrides
+from agentic_video.launch.inputs import CheckedData, Inputs, absolutize_overrides
 from agentic_video.launch.laptop_fork.server import SWITCH, Forks, fork_server
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, on_ray_cluster
 from agentic_video.launch.process import clean_machine, run_verl, shared_segments
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.launch.run_folder import metrics_file, write_record
 from agentic_video.launch.stage import (
-    checkpoints_folder,
     folder_overrides,
+    key_names,
     ray_overrides,
     scorer_overrides,
+    total_steps,
     worker_overrides,
 )
 from agentic_video.launch.toyworld import verifier_server
@@ -43,24 +44,39 @@ TAIL_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
-class Job:
-    """A training that is about to start.
+class TrainingJob:
+    """A training that passed all checks; nothing of it is built yet.
 
     Attributes:
+        environment: Environment variables of this command.
         config: Composed.
-        environment: Environment variables of the command.
-        folder: Gets the training's outputs, its log and its command.
-        files: Read by its processes: the model, rows, a video of each folder.
-        total: Number of steps; 0 where it isn't known.
+        inputs: The model and the data that are named.
+        data: Facts about them.
+        command: That trains, without what is built and where it goes.
+        root: Folder of the runs of its recipe, stage and profile.
+        identity: Entries that make two commands the same run.
+        machine: Rank among several machines.
+        checkpoints: Folder of checkpoints that the user names; empty for the run's own.
+        owner: Identity of the run whose checkpoints that folder may hold.
     """
 
     options: LaunchOptions
     profile: Profile
-    config: DictConfig
     environment: Mapping[str, str]
-    folder: Path
-    files: tuple[str, ...] = ()
-    total: int = 0
+    config: DictConfig
+    inputs: Inputs
+    data: CheckedData
+    command: Sequence[str]
+    root: Path
+    identity: Sequence[str]
+    machine: int
+    checkpoints: str
+    owner: Sequence[str]
+
+    @property
+    def on_ray(self) -> bool:
+        """Return True if it runs on the Ray cluster at ``RAY_ADDRESS``."""
+        return on_ray_cluster(self.options.stage, self.environment)
 
 
 def process_variables(profile: Profile) -> dict[str, str]:
@@ -79,35 +95,36 @@ def job_forks(options: LaunchOptions, profile: Profile, environment: Mapping[str
         yield None
 
 
-def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks | None = None) -> tuple[int, int]:
-    """Run a training to its end.
+def train(
+    job: TrainingJob, folder: Path, command: Sequence[str], built: Mapping[str, str], forks: Forks | None = None
+) -> tuple[int, int]:
+    """Run a training to its end; return its exit status, and peak memory in bytes (0 on a cluster).
 
     Args:
-        command: See :func:`agentic_video.launch.stage.stage_command`.
-        verifier: Checkpoint that is served as the verifier for as long as the training lasts.
+        folder: Gets the training's outputs, its log and its command.
+        command: That trains, with what was built.
+        built: Paths of the synthetic world by name; a verifier among them is served for as long as the training lasts.
         forks: Forks its processes; None: each is started by itself.
-
-    Returns:
-        Exit status, and peak memory in bytes (0 on a cluster, whose processes aren't this command's).
     """
     stage, environment, overrides = job.options.stage, job.environment, job.options.overrides
     variables = {
         **process_variables(job.profile),
-        "VERL_FILE_LOGGER_PATH": str(metrics_file(job.folder)),
-        "TENSORBOARD_DIR": str(job.folder / "tensorboard"),
+        "VERL_FILE_LOGGER_PATH": str(metrics_file(folder)),
+        "TENSORBOARD_DIR": str(folder / "tensorboard"),
     }
     if own_modules(job.options.recipe):
         variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
-    host = own_address() if on_ray_cluster(stage, environment) else "127.0.0.1"
-    with clean_machine() as temporary, verifier_server(verifier, host) as served, _ray(job, temporary) as joining:
-        complete = [*command, *served, *folder_overrides(stage, job.folder)]
+    host = _own_address() if job.on_ray else "127.0.0.1"
+    verifier = verifier_server(built.get("verifier"), host)
+    with clean_machine() as temporary, verifier as served, _ray(job, temporary) as joining:
+        complete = [*command, *served, *folder_overrides(stage, folder)]
         address = joining.get("RAY_ADDRESS", "")
         # Processes of a cluster don't see this machine's temporary folder.
         local = joining or {"TMPDIR": str(temporary), **own_token(environment)}
         if address:
-            keys = hand_keys(job.folder, environment, key_names(job.config))
+            keys = hand_keys(folder, environment, key_names(job.config))
             variables = {**forwarded(environment), **variables, **keys}
-            cluster, counts = _join_cluster(job, joining, variables)
+            cluster, counts = _join_cluster(job, folder, built, joining, variables)
             ask_directly(variables, [node.address for node in cluster.nodes])
             complete += counts
         elif job.profile == "cluster" and stage == "grpo":
@@ -116,36 +133,37 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
             complete += scorer_overrides(job.config, overrides)
             complete += ray_overrides(address, variables, temporary)
         complete += absolutize_overrides(overrides, stage)
-        checkpoints = checkpoints_folder(overrides, job.config)
         write_record(
-            job.folder,
+            folder,
             # none where they are in the run's own folder, which may be moved
-            **({"checkpoints": str(Path(checkpoints).absolute())} if checkpoints else {}),
+            **({"checkpoints": str(Path(job.checkpoints).absolute())} if job.checkpoints else {}),
             temporary=str(temporary),
             **({"forks": str(Path(forks.python).parent)} if forks else {}),
             segments=sorted(segment.name for segment in shared_segments()),
         )
-        (job.folder / "command.sh").write_text(shlex.join(complete) + "\n", encoding="utf-8")
+        (folder / "command.sh").write_text(shlex.join(complete) + "\n", encoding="utf-8")
         wait = "a minute or two" if job.profile in ON_TOYWORLD else "some minutes (docs/gpu.md: what a start takes)"
         print(f"starting verl: the first step comes within {wait}", flush=True)
         try:
-            status, peak = _run(complete, {**environment, **variables, **local}, job, forks)
-            return status, 0 if on_ray_cluster(stage, environment) else peak
+            status, peak = _run(job, folder / "log.txt", complete, {**environment, **variables, **local}, forks)
+            return status, 0 if job.on_ray else peak
         finally:
             if forks:
                 forks.stop()
-            (job.folder / KEYS_FILE).unlink(missing_ok=True)
+            (folder / KEYS_FILE).unlink(missing_ok=True)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], job: Job, forks: Forks | None) -> tuple[int, int]:
+def _run(
+    job: TrainingJob, log: Path, command: Sequence[str], environment: Mapping[str, str], forks: Forks | None
+) -> tuple[int, int]:
     """Run verl to its end; once more where a port was taken that it had found free seconds before."""
-    log = job.folder / "log.txt"
+    total = total_steps(job.config, job.data.rows)
     start = log.stat().st_size if log.exists() else 0
-    status, peak = run_verl([forks.python, *command[1:]] if forks else command, environment, log, job.total)
+    status, peak = run_verl([forks.python, *command[1:]] if forks else command, environment, log, total)
     if status == 1 and job.options.stage == "grpo" and port_taken(log, start):
         print("another process took a port that verl had chosen: starting verl once more", flush=True)
         # without forks: what they have imported is of the first start's environment
-        status, more = run_verl(command, environment, log, job.total)
+        status, more = run_verl(command, environment, log, total)
         peak = max(peak, more)
     return status, peak
 
@@ -160,9 +178,9 @@ def port_taken(log: Path, start: int) -> bool:
 
 
 @contextlib.contextmanager
-def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
+def _ray(job: TrainingJob, temporary: Path) -> Iterator[dict[str, str]]:
     """Variables by which a job joins its Ray cluster; none where verl starts one of its own."""
-    if on_ray_cluster(job.options.stage, job.environment):
+    if job.on_ray:
         # In a Ray job, the variables of its submission may be among those that the job's processes get: not a conflict.
         address = {"RAY_ADDRESS": job.environment["RAY_ADDRESS"], "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
         yield {**address, **auth_mode(job.environment)}
@@ -175,14 +193,17 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
         yield {}
 
 
-def _join_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> tuple[Cluster, list[str]]:
+def _join_cluster(
+    job: TrainingJob, folder: Path, built: Mapping[str, str], joining: Mapping[str, str], variables: Mapping[str, str]
+) -> tuple[Cluster, list[str]]:
     """Probe the cluster, and fit the number of workers to its nodes."""
-    token, content = job.folder / "seen-by-all", uuid4().hex
+    token, content = folder / "seen-by-all", uuid4().hex
     token.write_text(content, encoding="utf-8")
     trainer = job.config.trainer
     try:
+        read = (job.inputs.model, *job.inputs.train, *job.inputs.val, *built.values(), *job.data.videos)
         # a model may be a name on a hub
-        files = [os.path.abspath(file) for file in job.files if file[:1] == "/" or os.path.exists(file)]
+        files = [os.path.abspath(file) for file in read if file[:1] == "/" or os.path.exists(file)]
         request = ClusterRequest(
             trainer.nnodes,
             trainer.n_gpus_per_node,
@@ -202,3 +223,13 @@ def _join_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, 
     # a head without GPUs is often small: it says nothing about the machines that train
     cpus = min(node.cpus for node in cluster.nodes if node.gpus >= trainer.n_gpus_per_node)
     return cluster, worker_overrides(trainer.nnodes, cpus, job.options.overrides)
+
+
+def _own_address() -> str:
+    """Address under which other machines reach this one; the loopback's where there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: this only chooses the way out
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

@@ -12,13 +12,10 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from agentic_video.launch.checkpoint_owner import check_owner, forget_other_rows, owner_identity, sign
-from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import (
     CheckedData,
     Inputs,
@@ -28,15 +25,19 @@ from agentic_video.launch.inputs import (
     named_inputs,
     require_present,
 )
-from agentic_video.launch.job import Job, job_forks, process_variables, train
+from agentic_video.launch.job import TrainingJob, job_forks, process_variables, train
 from agentic_video.launch.laptop_fork.server import Forks
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, choose_profile, on_ray_cluster
 from agentic_video.launch.run_folder import (
     check_content,
+    check_owner,
+    forget_other_rows,
     launcher_alive,
     link_model,
+    owner_identity,
     run_folder,
     run_identity,
+    sign,
     write_record,
 )
 from agentic_video.launch.stage import (
@@ -45,8 +46,8 @@ from agentic_video.launch.stage import (
     machine_of,
     require_attention,
     require_engine,
+    resolved_overrides,
     stage_command,
-    total_steps,
     with_workers,
     world_size,
 )
@@ -71,69 +72,34 @@ FULL_BYTES = 64 << 20
 """A disk with less room than this counts as full."""
 
 
-@dataclass(frozen=True)
-class CheckedJob:
-    """A job that passed all checks; nothing of it is built yet.
-
-    Attributes:
-        environment: Environment variables of the command.
-        config: Composed.
-        inputs: The model and the data that are named.
-        data: Facts about them.
-        command: That trains, without what is built and where it goes.
-        root: Folder of the runs of its recipe, stage and profile.
-        identity: Entries that make two commands the same run.
-        machine: Rank among several machines.
-        checkpoints: Folder of checkpoints that the user names; empty for the run's own.
-        owner: Identity of the run whose checkpoints that folder may hold.
-    """
-
-    options: LaunchOptions
-    profile: Profile
-    environment: Mapping[str, str]
-    config: DictConfig
-    inputs: Inputs
-    data: CheckedData
-    command: Sequence[str]
-    root: Path
-    identity: Sequence[str]
-    machine: int
-    checkpoints: str
-    owner: Sequence[str]
-
-
 def launch(options: LaunchOptions) -> int:
-    """Run a stage of a recipe, from the choice of its profile to its summary.
-
-    Returns:
-        Exit status of the training, or of the submitted job.
-    """
+    """Run a stage of a recipe, from the choice of its profile to its summary; return the exit status."""
     check_working_folder(Path.cwd())
     make_importable(options.recipe)
     environment, gpus = {**os.environ}, count_gpus()
     profile = choose_profile(options.profile, gpus, environment, options.stage, runs_here=options.runs_here)
-    if not options.submit:
-        print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
+    if options.submit:
+        config, _ = checked_config(options, profile, gpus, environment)
+        return submit_job(options, profile, config, environment)
+    print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     start = time.monotonic()
     inputs = named_inputs(options.stage, options.overrides, environment)
-    if not options.submit and not _runs_elsewhere(options, profile, gpus, environment):
-        require_present(inputs, options, profile)
+    # other machines, where they train, may have files that are missing here
+    elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
+    require_present(inputs, options, profile, elsewhere=elsewhere)
     config, sizes = checked_config(options, profile, gpus, environment)
-    if options.submit:
-        return submit_job(options, profile, config, environment)
     if not options.dry_run:
         _check_machine(options, profile, gpus, environment, config)
-    elsewhere = _runs_elsewhere(options, profile, gpus, environment)
     data = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     job = _checked_job(options, profile, environment, config, sizes, inputs, data)
 
     with job_forks(options, profile, environment) as forks:  # imports while the toy world is built
-        paths = _build(job)
-        command = _complete_command(job, paths)
+        built = _build(job)
+        command = _complete_command(job, built)
         if options.dry_run:
             _print_command(job, command)
             return 0
-        folder, status, peak_bytes = _train(job, command, paths, forks)
+        folder, status, peak_bytes = _train(job, command, built, forks)
     if checkpoint := newest_checkpoint(folder):
         link_model(folder, checkpoint)
     if status:
@@ -141,11 +107,6 @@ def launch(options: LaunchOptions) -> int:
         return status if status > 0 else 128 - status  # as shells have it
     _finish(job, folder, time.monotonic() - start, peak_bytes)
     return 0
-
-
-def _runs_elsewhere(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> bool:
-    """Return True if other machines train, so that files missing here may be there."""
-    return profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
 
 
 def _check_machine(
@@ -175,7 +136,7 @@ def _checked_job(
     sizes: Sequence[str],
     inputs: Inputs,
     data: CheckedData,
-) -> CheckedJob:
+) -> TrainingJob:
     """Check the folders that a job writes to."""
     identity = run_identity(options.overrides, environment, world_size(config, profile), inputs)
     root = output_folder(environment) / f"{options.title}-{profile}"
@@ -183,7 +144,7 @@ def _checked_job(
         raise SetupError(
             f"{blocked}: a file, where a folder of outputs should be; set OUTPUT_DIR to another", key="OUTPUT_DIR"
         )
-    job = CheckedJob(
+    job = TrainingJob(
         options=options,
         profile=profile,
         environment=environment,
@@ -209,7 +170,7 @@ def _checked_job(
     return job
 
 
-def _build(job: CheckedJob) -> Mapping[str, str]:
+def _build(job: TrainingJob) -> Mapping[str, str]:
     """Build what a job on the synthetic world lacks."""
     options, inputs = job.options, job.inputs
     if job.profile not in ON_TOYWORLD or (options.stage != "grpo" and inputs.train and inputs.model):
@@ -225,17 +186,18 @@ def _build(job: CheckedJob) -> Mapping[str, str]:
     )
 
 
-def _complete_command(job: CheckedJob, paths: Mapping[str, str]) -> list[str]:
+def _complete_command(job: TrainingJob, built: Mapping[str, str]) -> list[str]:
     """The command that trains, with what was built, but for the run's folder and the user's overrides."""
-    stage, inputs = job.options.stage, job.inputs
-    command = [*job.command, *laptop_overrides(paths, stage)]
+    stage = job.options.stage
+    built_overrides, named_overrides = laptop_overrides(built, stage), input_overrides(job.inputs, stage)
+    resolved: list[str] = []
     if stage == "grpo":
-        given = {text.partition("=")[0] for text in [*laptop_overrides(paths), *input_overrides(inputs, "grpo")]}
-        command += resolved_overrides(job.config, given)
-    return [*command, *input_overrides(inputs, stage), *job.data.overrides]
+        given = {text.partition("=")[0] for text in [*built_overrides, *named_overrides]}
+        resolved = resolved_overrides(job.config, given)
+    return [*job.command, *built_overrides, *resolved, *named_overrides, *job.data.overrides]
 
 
-def _print_command(job: CheckedJob, command: Sequence[str]) -> None:
+def _print_command(job: TrainingJob, command: Sequence[str]) -> None:
     """Print a command that isn't run, and the plan of its job."""
     options, config = job.options, job.config
     print(shlex.join([*command, *absolutize_overrides(options.overrides, options.stage)]))
@@ -247,21 +209,18 @@ def _print_command(job: CheckedJob, command: Sequence[str]) -> None:
 
 
 def _train(
-    checked: CheckedJob, command: Sequence[str], paths: Mapping[str, str], forks: Forks | None
+    job: TrainingJob, command: Sequence[str], built: Mapping[str, str], forks: Forks | None
 ) -> tuple[Path, int, int]:
     """Claim a folder, a new one or that of the same command's unfinished run, and train in it."""
-    options, inputs, data = checked.options, checked.inputs, checked.data
-    identity = [*checked.identity, *([f"machine={checked.machine}"] if checked.machine else [])]
-    folder, resumed = run_folder(checked.root, identity, options.changed_data, checked.checkpoints)
-    if options.changed_data == "continue":
-        forget_other_rows(checked.checkpoints, checked.owner)
-    sign(checked.checkpoints, checked.owner, finished=False)
+    changed_data = job.options.changed_data
+    identity = [*job.identity, *([f"machine={job.machine}"] if job.machine else [])]
+    folder, resumed = run_folder(job.root, identity, changed_data, job.checkpoints)
+    if changed_data == "continue":
+        forget_other_rows(job.checkpoints, job.owner)
+    sign(job.checkpoints, job.owner, finished=False)
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
-    files = (inputs.model, *inputs.train, *inputs.val, *paths.values(), *data.videos)
-    total = total_steps(checked.config, data.rows)
-    job = Job(options, checked.profile, checked.config, checked.environment, folder, files, total)
     with launcher_alive(folder):
-        status, peak_bytes = train(job, command, paths.get("verifier"), forks)
+        status, peak_bytes = train(job, folder, command, built, forks)
     return folder, status, peak_bytes
 
 
@@ -280,7 +239,7 @@ def _report_failure(folder: Path, status: int, config: DictConfig) -> None:
     print(f"the same command {effect}", file=sys.stderr)
 
 
-def _finish(job: CheckedJob, folder: Path, seconds: float, peak_bytes: int) -> None:
+def _finish(job: TrainingJob, folder: Path, seconds: float, peak_bytes: int) -> None:
     """Record that a run has finished, and sum it up."""
     write_record(
         folder,

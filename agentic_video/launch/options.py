@@ -56,9 +56,7 @@ def choose_profile(
 ) -> Profile:
     """Choose ``laptop`` without GPUs, ``cluster`` with them (GRPO: or on a Ray cluster), unless one is requested.
 
-    Args:
-        gpus: GPUs of this machine.
-        runs_here: False where the command is only printed or submitted.
+    ``runs_here`` is False where the command is only printed or submitted.
     """
     on_ray = on_ray_cluster(stage, environment)
     profile: Profile = requested or ("cluster" if gpus or on_ray else "laptop")

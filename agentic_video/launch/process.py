@@ -34,15 +34,9 @@ def stop_with_launcher() -> None:
 def run_verl(
     command: Sequence[str], environment: Mapping[str, str], log: Path, total: int = 0, grace: float = STOP_SECONDS
 ) -> tuple[int, int]:
-    """Run the training, print the interesting lines of its output and keep all of it.
+    """Run the training, print the interesting lines of its output and append all of it to a log.
 
-    A signal to stop is passed on as Ctrl-C.
-
-    Args:
-        environment: All of its environment variables.
-        log: File that the output is appended to.
-        total: Number of steps; 0 where verl will print it.
-        grace: Seconds that the training has for stopping, before it is killed.
+    A signal to stop is passed on as Ctrl-C; after ``grace`` seconds the training is killed.
 
     Returns:
         Exit status and peak memory in bytes.
@@ -67,34 +61,44 @@ def run_verl(
         killing = threading.Timer(grace, kill)
         killing.daemon = True
 
-        def stop(number: int, frame: object) -> None:
+        def stop() -> None:
             process.send_signal(signal.SIGINT)
             if killing.ident is None:
                 killing.start()
 
-        previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
         progress = Progress(total)
         try:
-            for line in process.stdout:
-                write(line)
-                if shown := progress.shown(line):
-                    print(shown, flush=True)
-            status = process.wait()
-            if progress.reason:  # other lines, of what had to end with it, came after it
-                print(progress.reason, flush=True)
+            with on_stop_signal(stop):
+                for line in process.stdout:
+                    write(line)
+                    if shown := progress.shown(line):
+                        print(shown, flush=True)
+                status = process.wait()
+                if progress.reason:  # other lines, of what had to end with it, came after it
+                    print(progress.reason, flush=True)
         except BaseException:  # e.g. no one reads the output any more
-            stop(signal.SIGINT, None)
+            stop()
             process.stdout.close()
             process.wait()
             raise
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
             killing.cancel()
             kill()  # what the training itself has started and left
             peak = memory.stop()
     return status, peak
+
+
+@contextlib.contextmanager
+def on_stop_signal(stop: Callable[[], object]) -> Iterator[None]:
+    """Call a function on Ctrl-C and on SIGTERM for as long as the context lasts."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, lambda *_: stop()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -135,12 +139,7 @@ def remove_segments(candidates: set[Path]) -> None:
 
 @contextlib.contextmanager
 def clean_machine() -> Iterator[Path]:
-    """Leave nothing of a job on the machine but its outputs.
-
-    Yields:
-        A temporary folder with a short path (Ray puts sockets there), removed afterwards, as are the job's
-        shared-memory segments.
-    """
+    """Yield a temporary folder with a short path, for Ray's sockets; remove it and the job's shared memory after."""
     before = shared_segments()
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     try:
@@ -153,9 +152,7 @@ def clean_machine() -> Iterator[Path]:
 class PeakMemory:
     """Peak memory in bytes of a process's descendants (proportional set size, so that shared pages count once).
 
-    Args:
-        root: The process's number.
-        interval: Seconds between two samples, which take tens of milliseconds for each process.
+    A sample takes tens of milliseconds for each process.
     """
 
     def __init__(self, root: int, interval: float = 20.0):

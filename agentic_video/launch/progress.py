@@ -52,9 +52,6 @@ NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9
 class Progress:
     """Filter of a log: each step's key figures, warnings of ours, errors.
 
-    Args:
-        total: Number of steps; 0 where the log will have it.
-
     Attributes:
         reason: Why the training has ended itself; empty where it hasn't.
     """

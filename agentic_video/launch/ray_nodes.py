@@ -26,14 +26,9 @@ INHERITED = ("HOME", "PATH", "LANG")
 
 @contextlib.contextmanager
 def ray_nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Run Ray nodes for as long as the context lasts, each with one logical GPU and an empty environment.
+    """Run Ray nodes, each with one logical GPU and an empty environment; yield the variables that join them.
 
-    Args:
-        folder: For their logs and sockets; a short path.
-        environment: Environment variables of this command.
-
-    Yields:
-        Environment variables for joining the cluster: its address and its token.
+    The folder holds their logs and sockets; its path must be short.
     """
     token = folder / "token"
     token.write_text(uuid4().hex * 2, encoding="utf-8")

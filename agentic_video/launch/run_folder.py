@@ -1,4 +1,9 @@
-"""The folder of a run: found again by the command that made it, cleaned of what a killed attempt left."""
+"""The folder of a run: found again by the command that made it, cleaned of what a killed attempt left.
+
+verl resumes from any checkpoint in its folder of checkpoints. In a run's own folder those are the run's. A folder that
+``trainer.default_local_dir`` names is signed with the run's identity: a command with another rate, other data or
+another model would otherwise resume from an earlier run's weights, optimizer and place in the data.
+"""
 
 import contextlib
 import json
@@ -8,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +22,15 @@ from pydantic import TypeAdapter, ValidationError
 from agentic_video.launch.inputs import Inputs, named_inputs
 from agentic_video.launch.options import ChangedData
 from agentic_video.launch.process import remove_segments, shared_segments
-from agentic_video.utils.checkpoints import LOADER, STEP
+from agentic_video.utils.checkpoints import LOADER, STEP, TRACKER
 from agentic_video.utils.content import checkpoint_digest, files_digest
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.workdir import lock, write_whole
 
 RUN_FILE = "run.json"
 """Record in a run's folder, by which the same command finds it again and resumes it."""
+OWNER_FILE = "made_by.json"
+"""Next to checkpoints in a folder of the user's choice: the identity of the run that wrote them."""
 BEAT_FILE = "alive"
 LOCK_FILE = ".lock"
 """In the folder of all runs; held while a launcher looks for its run."""
@@ -52,9 +59,7 @@ def run_identity(
 ) -> list[str]:
     """Entries that make two commands the same run: overrides, model, data, machines, and digests of the files here.
 
-    Args:
-        world: Machines and GPUs, to which verl's checkpoints belong: those of two nodes can't be loaded on one.
-        inputs: Named by overrides and environment; None reads them from there.
+    ``world`` is the machines and GPUs, to which verl's checkpoints belong: those of two nodes can't be loaded on one.
     """
     named = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES")
     files = [f"{name}={environment[name]}" for name in named if environment.get(name)]
@@ -86,10 +91,7 @@ def check_content(root: Path, identity: Sequence[str], changed: ChangedData) -> 
     """Refuse to resume a run whose files have changed, unless the user has chosen what becomes of it."""
     if changed != "refuse":
         return
-    for folder in sorted(root.glob("run-*"), reverse=True):
-        record = read_record(folder)
-        if record is None or record["finished"]:
-            continue
+    for folder, record in _unfinished(root):
         if without_content(record["identity"], "machine=") != without_content(identity, "machine="):
             continue
         differing = changed_content(record["identity"], identity)
@@ -102,6 +104,14 @@ def check_content(root: Path, identity: Sequence[str], changed: ChangedData) -> 
                 key="--changed-data",
             )
         return
+
+
+def _unfinished(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Unfinished runs with their records, the newest first."""
+    for folder in sorted(root.glob("run-*"), reverse=True):
+        record = read_record(folder)
+        if record is not None and not record["finished"]:
+            yield folder, record
 
 
 def forget_rows(checkpoints: Path) -> None:
@@ -117,22 +127,13 @@ def run_folder(
 
     A run whose launcher is still alive, here or on another machine, is left alone.
 
-    Args:
-        root: Folder of all runs of a recipe, stage and profile.
-        identity: See :func:`run_identity`.
-        checkpoints: The folder of its checkpoints; empty for its own.
-
     Returns:
         The folder, and whether it is an unfinished run that will be resumed.
     """
     root.mkdir(parents=True, exist_ok=True)
     with lock(root / LOCK_FILE):
         check_content(root, identity, changed)
-        existing = sorted(root.glob("run-*"))
-        for folder in reversed(existing):
-            record = read_record(folder)
-            if record is None or record["finished"]:
-                continue
+        for folder, record in _unfinished(root):
             before = record["identity"]
             differing = changed_content(before, identity)
             same = without_content(before) == without_content(identity) and not (differing and changed == "new")
@@ -151,7 +152,7 @@ def run_folder(
                     f"to start from its weights: MODEL_PATH={folder / 'model'}",
                     flush=True,
                 )
-        numbers = [int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdecimal()]
+        numbers = [int(found.name[4:]) for found in root.glob("run-*") if found.name[4:].isdecimal()]
         folder = root / f"run-{max(numbers, default=0) + 1:03d}"
         folder.mkdir()
         write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
@@ -256,3 +257,89 @@ def _modified(path: Path) -> float:
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Identity of a run, the last checkpoint that it found at its first start, and whether it has finished."""
+
+    owner: list[str]
+    found: str
+    finished: bool
+
+
+def owner_identity(title: str, identity: Sequence[str]) -> list[str]:
+    """Identity of the run whose checkpoints a folder holds, under the title of recipe, stage and profile."""
+    resuming = ("trainer.resume_mode=", "trainer.resume_from_path=")
+    return [title, *(entry for entry in identity if not entry.lstrip("+").startswith(resuming))]
+
+
+def check_owner(folder: str, owner: Sequence[str], resume_mode: str, changed: ChangedData = "refuse") -> None:
+    """Refuse to resume from another run's checkpoints; only ``resume_mode`` auto resumes from whatever is there.
+
+    Unsigned ones were put there on purpose, and so were those that are no newer than the signature.
+    """
+    if not folder or resume_mode != "auto":
+        return
+    signed, latest = _signed(folder), _latest(folder)
+    if not signed or not latest or latest == signed.found:
+        return
+    place = f"trainer.default_local_dir={folder} holds checkpoints of"
+    remedy = (
+        "name another folder, begin again there with trainer.resume_mode=disable this once, or remove "
+        f"{Path(folder) / OWNER_FILE} to resume from them"
+    )
+    key = "trainer.default_local_dir"
+    same = without_content(signed.owner) == without_content(owner)
+    differing = changed_content(signed.owner, owner)
+    if same and differing and changed != "continue":
+        raise SetupError(
+            f"{place} this run, which read something else: the content of {' and '.join(differing)} has changed; "
+            f"--changed-data continue resumes from them, from the first row; or {remedy}",
+            key=key,
+        )
+    if not same:
+        differs = [
+            f"{whose} {', '.join(sorted(only)[:4])}"
+            for whose, only in (("theirs:", {*signed.owner} - {*owner}), ("this one's:", {*owner} - {*signed.owner}))
+            if only
+        ]
+        raise SetupError(f"{place} another run ({'; '.join(differs) or 'in another order'}): {remedy}", key=key)
+    if signed.finished:
+        raise SetupError(f"{place} this run, which has finished: {remedy}", key=key)
+
+
+def forget_other_rows(folder: str, owner: Sequence[str]) -> None:
+    """Let a run that resumes from a folder's checkpoints begin with its first row, where they are of other rows."""
+    signed = _signed(folder) if folder else None
+    if signed and "TRAIN_FILES" in changed_content(signed.owner, owner):
+        forget_rows(Path(folder))
+
+
+def sign(folder: str, owner: Sequence[str], *, finished: bool) -> None:
+    """Write whose checkpoints a folder of the user's choice holds; an empty one, or one not on this machine, isn't."""
+    if not folder:
+        return
+    before = _signed(folder)
+    # a resumed run keeps what it found at its very first start
+    same = before and without_content(before.owner) == without_content(owner)
+    found = before.found if before and same else _latest(folder)
+    with contextlib.suppress(OSError):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_whole(Path(folder) / OWNER_FILE, [json.dumps(asdict(Signature([*owner], found, finished)))])
+
+
+def _signed(folder: str) -> Signature | None:
+    """A folder's signature; None where there is none that can be read."""
+    try:
+        return TypeAdapter(Signature).validate_json((Path(folder) / OWNER_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _latest(folder: str) -> str:
+    """Number of the last complete checkpoint; empty where there is none."""
+    try:
+        return (Path(folder) / TRACKER).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
@@ -12,10 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
 from agentic_video.config.features import check_sequences, check_verl_features
-from agentic_video.config.overrides import parse_overrides, written
+from agentic_video.config.overrides import parse_overrides, quoted, written
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.cluster import total_request
-from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.laptop_fork.server import SWITCH
 from agentic_video.launch.options import (
@@ -88,15 +87,7 @@ def require_attention(config: DictConfig) -> None:
 def checked_config(
     options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]
 ) -> tuple[DictConfig, list[str]]:
-    """Compose a stage's config and check it: a mistake in it costs no build and no start.
-
-    Args:
-        gpus: GPUs of this machine.
-        environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
-
-    Returns:
-        The config, with the sizes of the job; and these as overrides (:func:`size_overrides`).
-    """
+    """Compose a stage's config and check it; return it with the sizes of the job, and these as overrides."""
     require_inputs(named_inputs(options.stage, options.overrides, environment), profile, options.stage)
     if profile != "laptop":
         _check_counts(environment)
@@ -257,10 +248,6 @@ def size_overrides(
 
     Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
     other models don't have for themselves.
-
-    Args:
-        gpus: GPUs of this machine.
-        config: Composed, without these overrides.
     """
     here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
     sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
@@ -305,12 +292,7 @@ def _next_to_others(config: DictConfig, gpus: int, sizes: list[str], overrides: 
 def stage_command(
     options: LaunchOptions, profile: Profile, environment: Mapping[str, str], config: DictConfig, sizes: Sequence[str]
 ) -> list[str]:
-    """The command that trains, without what depends on the run's folder and without the user's overrides.
-
-    Args:
-        environment: Environment variables; several machines meet at ``MASTER_ADDR``, each with its ``NODE_RANK``.
-        config: See :func:`checked_config`, as for ``sizes``.
-    """
+    """The command that trains, without what depends on the run's folder and without the user's overrides."""
     name = config_name(options.stage, profile)
     named = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
     if options.stage not in TORCHRUN:
@@ -370,12 +352,7 @@ def checkpoints_folder(overrides: Sequence[str], config: DictConfig) -> str:
 
 
 def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:
-    """Overrides by which verl joins a Ray cluster, or starts one in the temporary folder.
-
-    Args:
-        address: Of the cluster; empty for one of its own.
-        variables: Of the processes on a cluster.
-    """
+    """Overrides by which verl joins the Ray cluster at an address, or starts one in the temporary folder."""
     if address:
         handed = f"+ray_kwargs.ray_init.runtime_env.env_vars={quoted(dict(variables))}"
         sizes = ["ray_kwargs.ray_init.num_cpus=null", "++ray_kwargs.ray_init.num_gpus=null"]
@@ -384,13 +361,9 @@ def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -
 
 
 def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[str]:
-    """Numbers of workers that play episodes, score them and hold batches, by the size of the machines.
+    """Numbers of workers that play episodes, score them and hold batches, by the CPUs of the smallest machine.
 
     A worker is one event loop, and makes what the model sees of its episodes.
-
-    Args:
-        cpus: CPUs of the smallest machine.
-        overrides: Of the user; a count that they name is kept.
     """
     counts = {
         "actor_rollout_ref.rollout.agent.num_workers": min(32, max(2, int(cpus) // 2)),
@@ -436,3 +409,38 @@ def with_counts(config: DictConfig, counts: Sequence[str], overrides: Sequence[s
 
 def _keys_of(overrides: Sequence[str]) -> set[str]:
     return {override.key_or_group for override in parse_overrides(overrides)}
+
+
+def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[str]:
+    """Overrides with the values that an unresolved config takes from environment variables: a Ray node lacks those."""
+    found = []
+    for key in _from_environment(config):
+        if key in given:
+            continue
+        try:
+            found.append(f"{key}={quoted(OmegaConf.select(config, key))}")
+        except OmegaConfBaseException as error:
+            raise SetupError(f"{key}: {one_line(error)}", key=key) from error
+    return found
+
+
+def _from_environment(block: DictConfig, path: str = "") -> Iterator[str]:
+    """Keys whose values come from environment variables."""
+    for name in map(str, block):
+        node = block._get_node(name)
+        raw = node._value() if node is not None else None
+        if isinstance(raw, str):
+            if "${oc.env:" in raw:
+                yield path + name
+        elif isinstance(node, DictConfig) and raw is not None:
+            yield from _from_environment(node, f"{path}{name}.")
+
+
+def key_names(block: DictConfig) -> Iterator[str]:
+    """Names of the environment variables of API keys that a config holds: the judge's, a tool's, ..."""
+    for name in map(str, block):
+        if name == "api_key_env":
+            if isinstance(found := OmegaConf.select(block, name), str):
+                yield found
+        elif isinstance(node := block._get_node(name), DictConfig) and node._value() is not None:
+            yield from key_names(node)

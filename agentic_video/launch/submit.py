@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from agentic_video.config.compose import PACKAGED
-from agentic_video.launch.handover import key_names
 from agentic_video.launch.options import ChangedData, LaunchOptions, Profile
+from agentic_video.launch.stage import key_names
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.ray_cluster import CONNECT_SECONDS
 from agentic_video.utils.secrets import SECRETS_FILE, forwarded, keys_of
@@ -90,13 +90,9 @@ def _bytes_in(part: Path) -> int:
 
 
 def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, environment: Mapping[str, str]) -> int:
-    """Submit a job and follow its log; a dry run only prints the job's command.
+    """Submit a job and follow its log; a dry run only prints the job's command. Interrupting leaves the job running.
 
     The cluster's nodes must have this environment at the same path (or name their python in ``CLUSTER_PYTHON``).
-    Interrupting the command leaves the job running.
-
-    Returns:
-        0 where the job succeeded, 1 where it didn't, :data:`LOST_STATUS` where the cluster doesn't answer any more.
     """
     if options.stage != "grpo":
         raise SetupError(f"--submit is for GRPO's Ray job; {options.stage} runs under torchrun on the machine itself")

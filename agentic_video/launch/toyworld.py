@@ -14,7 +14,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 import agentic_video
-from agentic_video.launch.handover import quoted
+from agentic_video.config.overrides import quoted
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage, config_name
 from agentic_video.launch.process import stop_with_launcher
@@ -53,18 +53,14 @@ def build_toyworld(
     dry_run: bool = False,
     config: DictConfig | None = None,
 ) -> dict[str, str]:
-    """Build a recipe's synthetic world and tiny models, once, in a process that ends with this one.
+    """Build a recipe's synthetic world and tiny models in a process that ends with this one; return paths by name.
 
     Args:
-        overrides: Hydra overrides, which may change what is built.
         data: False where the user names custom files.
         model: For GRPO and evaluations: which model is built.
         dry_run: Build nothing: print what is missing, and return the paths that it would have.
         config: Of the run, composed: an earlier build for the same is then found without the builder, whose imports
             take longer than all else.
-
-    Returns:
-        Paths by name: of ``train``, ``heldout``, ``model``, ``base``, ``clip`` and ``verifier`` those that are needed.
     """
     if not dry_run:
         _check_cache()
@@ -119,15 +115,7 @@ def _check_cache() -> None:
 
 
 def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
-    """File with the paths of a build; its name is a digest of all that the build depends on.
-
-    Args:
-        config: Of the run, composed.
-        wanted: Parts of the build.
-
-    Returns:
-        None where it depends on modules that aren't this package's.
-    """
+    """File with the paths of a build, named by a digest of all that it depends on; None for custom modules."""
     modules = (config.agentic_video.system._target_, config.agentic_video.get("toyworld", {}).get("oracle") or PACKAGE)
     if not all(str(module).startswith(PACKAGE) for module in modules):
         return None
@@ -167,15 +155,7 @@ def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[st
 
 @contextlib.contextmanager
 def verifier_server(model: str | None, host: str = "127.0.0.1") -> Iterator[list[str]]:
-    """Serve a verifier for as long as the context lasts.
-
-    Args:
-        model: Its checkpoint; None where a recipe has no verifier.
-        host: Address of this machine that the job's processes reach it under.
-
-    Yields:
-        Overrides that name it to verl.
-    """
+    """Serve a verifier for as long as the context lasts; yield the overrides that name it to verl."""
     if model is None:
         yield []
         return

@@ -1,1 +1,1 @@
-"""What a run leaves for its reader."""
+"""Reports of a run for its reader."""

@@ -11,69 +11,59 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 WINDOW = 5
-"""So many of the first steps, and so many of the latest, are compared."""
+"""Number of the first steps, and of the latest, that are compared."""
 ERRORS = 3.0
 """A difference of fewer standard errors is no sign."""
 
 WARNING = "agentic_video warns:"
-"""How a new sign's line in the log begins."""
+"""Start of a new sign's line in the log."""
 
 CALLS, ILLEGAL, ACCURACY, FORMAT = "episode/tool_calls", "episode/illegal_calls", "episode/acc", "episode/format"
 ALIKE = "episode/groups_alike"
 ENTROPY, LENGTH, CUT = "actor/entropy", "response_length/mean", "episode/end_token_budget"
 GAP, GAP_OF_TURN = "training/rollout_probs_diff_mean", "training/rollout_probs_diff_turn"
-"""Of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/logs/metrics.py)."""
+"""Metric of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/logs/metrics.py).
+"""
 OLD = "training/off_policy/trajectory_staleness_worst/mean"
-"""How many updates of the engines' weights the oldest weights of an episode lie behind; 0 in synchronous runs."""
+"""Age of an episode's oldest weights in updates of the engines' weights; 0 in synchronous runs."""
 KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ALIKE, ENTROPY, LENGTH, CUT, GAP, OLD)
-"""What signs are read from, beside the gaps of turns."""
+"""Metrics of the signs, in addition to the gaps of turns."""
 
 LEAST_CALLS = 0.1
-"""A run that never made more calls than this an episode can't lose them."""
+"""Fewer calls an episode than this can't die out."""
 LEAST_FORMAT = 0.05
-"""Fewer episodes than this that keep the format are a sign, whatever there was at first."""
+"""A smaller share of episodes that keep the format is a sign, whatever the first steps show."""
 MUCH_ALIKE = 0.9
-"""So large a share of groups that teach nothing is one, too."""
+"""A larger share of groups that teach nothing is a sign, too."""
 LEAST_ENTROPY = 1e-3
-"""And so is less entropy, in nats a token: rollouts of a group are copies of each other."""
+"""And less entropy, in nats a token: rollouts of a group are copies of each other."""
 LEAST_GAP = 1e-3
 """Mean differences of probabilities below this are rounding (a laptop's float32 has 1e-6, bfloat16 about 1e-2)."""
 MUCH_GAP = 0.05
-"""And no precision explains this one."""
+"""And a larger gap: no precision explains it."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A metric at a run's first steps and at its latest.
+    """A metric at a run's first steps and at its latest."""
 
-    Attributes:
-        first: Mean over the first steps.
-        latest: Mean over the latest.
-        error: Standard error of their difference.
-    """
-
-    first: float
-    latest: float
-    error: float
+    first: float  # mean over the first steps
+    latest: float  # mean over the latest
+    error: float  # standard error of their difference
 
     @property
     def rise(self) -> float:
-        """Difference, 0 where it is within the noise."""
+        """Difference, 0 within the noise."""
         difference = self.latest - self.first
         return difference if abs(difference) > ERRORS * self.error else 0.0
 
 
 @dataclass(frozen=True)
 class Sign:
-    """A sign of collapse.
+    """A sign of collapse."""
 
-    Attributes:
-        name: Part of the metric ``collapse/<name>``.
-        text: What is seen, with its figures, and what to do.
-    """
-
-    name: str
-    text: str
+    name: str  # part of the metric ``collapse/<name>``
+    text: str  # what is seen, with its figures, and what to do
 
 
 def change_of(values: Sequence[float]) -> Change | None:
@@ -86,11 +76,7 @@ def change_of(values: Sequence[float]) -> Change | None:
 
 
 def signs_of(metrics: Mapping[int, Mapping[str, float]]) -> list[Sign]:
-    """The signs that a run shows now.
-
-    Args:
-        metrics: By step, in order; those of :data:`KEYS` and the gaps of turns are read.
-    """
+    """The signs that a run shows now, by its metrics in the order of steps."""
     changes: dict[str, Change] = {}
     for key in (*KEYS, *sorted({key for values in metrics.values() for key in values if key.startswith(GAP_OF_TURN)})):
         values = [float(step[key]) for step in metrics.values() if key in step and math.isfinite(step[key])]
@@ -207,7 +193,7 @@ def _gap(changes: Mapping[str, Change]) -> str:
     if gap is not None and gap.latest >= LEAST_GAP and gap.rise > 0 and gap.latest >= 3 * gap.first:
         return (
             f"engine and actor move apart: probabilities differed by {gap.first:.1e} at first, by {gap.latest:.1e} "
-            "now. The update learns from a policy that isn't the one that acts: check the sync of weights and precision"
+            "now. The update learns from another policy than the one acting: check the sync of weights and precision"
         )
     turns = {int(key.rsplit("/", 1)[1]): change for key, change in changes.items() if key.startswith(GAP_OF_TURN)}
     if len(turns) < 2:
@@ -231,22 +217,21 @@ SIGNS: Mapping[str, Callable[[Mapping[str, Change]], str]] = {
     "length_grows": _length_grows,
     "engine_and_actor_differ": _engine_and_actor_differ,
 }
-"""What each sign says, by its name; empty where it isn't there."""
+"""Readers by name: a sign's text, empty without the sign."""
 
 
 class CollapseWatch:
-    """Watches a run while it goes on; a resumed run's first steps are those after its checkpoint."""
+    """Watch over a running job; a resumed run's first steps are those after its checkpoint."""
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[str, float]] = {}
         self._shown: frozenset[str] = frozenset()
 
     def step(self, number: int, metrics: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
-        """Take up a step's metrics.
+        """Take in a step's metrics.
 
         Returns:
-            ``collapse/<name>`` for each sign, 1 where it is there (empty until there are enough steps to tell), and the
-            texts of those that are new.
+            ``collapse/<name>`` for each sign, 1 or 0 (empty until there are enough steps), and the texts of new signs.
         """
         self._steps[number] = {
             key: float(value) for key, value in metrics.items() if key in KEYS or key.startswith(GAP_OF_TURN)

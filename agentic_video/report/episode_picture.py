@@ -1,4 +1,4 @@
-"""An episode as one picture, for the logs of a run: what was asked, shown, said and earned."""
+"""An episode as one picture, for the logs of a run."""
 
 import base64
 import hashlib
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from agentic_video.report.viewer.pictures import Strip, made_pictures, make_strip, picture_key
+from agentic_video.report.viewer.pictures import FrameStrip, made_pictures, make_strip, picture_key
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, recorded_frames
 from agentic_video.video.store import FrameStore
 
 WIDTH = 960
 MAX_HEIGHT = 4096
-"""Pixels; whatever would be further down is cut off."""
+"""Pixels; the rest is cut off."""
 THUMB = 110
 """Longest side of a frame in pixels."""
 MAX_FRAMES = 16
@@ -41,11 +41,9 @@ _EMPTY = "#d9d9d9"
 
 
 def choose_episodes(records: Sequence[Record], count: int) -> list[Record]:
-    """The episodes of a validation that are drawn: the same questions each time, data sources in turn.
+    """Choose a validation's episodes to draw: the same questions each time, data sources in turn.
 
-    Args:
-        records: All episodes in any order; of a question's rollouts the one with the lowest number is taken.
-        count: Most episodes.
+    Of a question's rollouts the one with the lowest number is taken.
     """
     first: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -61,20 +59,16 @@ def choose_episodes(records: Sequence[Record], count: int) -> list[Record]:
 
 
 def draw_record(record: Record, store: FrameStore) -> Image.Image:
-    """A record as a picture, frames decoded from its video; boxes stand for those that can't be had."""
+    """Draw a record with frames decoded from its video; boxes stand for missing frames."""
     shown = [ref for parts in _shown(record) for ref in thin(_refs(parts), MAX_FRAMES)]
     strip = make_strip(store, record.qa.video, [picture_key(ref) for ref in shown], THUMB)
     return draw_episode(record, replace(strip, pictures={**strip.pictures, **made_pictures(shown, THUMB)}))
 
 
-def draw_episode(record: Record, strip: Strip) -> Image.Image:
-    """A record as a picture of :data:`WIDTH` pixels and at most :data:`MAX_HEIGHT`.
-
-    Args:
-        strip: The pictures of its frames.
-    """
+def draw_episode(record: Record, strip: FrameStrip) -> Image.Image:
+    """Draw a record with given pictures, :data:`WIDTH` pixels wide and at most :data:`MAX_HEIGHT` high."""
     qa, trajectory, rewards = record.qa, record.trajectory, record.rewards
-    sheet = _Sheet()
+    sheet = _Canvas()
     right = rewards.get("acc", 0.0) >= 0.5
     sheet.text(
         f"{'right' if right else 'wrong'}, reward {rewards.get('reward', 0.0):.2f}, end: {trajectory.end.value}, "
@@ -85,7 +79,7 @@ def draw_episode(record: Record, strip: Strip) -> Image.Image:
     if terms:
         sheet.text("reward: " + ", ".join(f"{name} {value:.2f}" for name, value in terms.items()), _GREY)
     question_class = qa.extra.get("class")
-    sheet.text(", ".join(str(one) for one in (qa.data_source, question_class, qa.id) if one), _GREY)
+    sheet.text(", ".join(str(name) for name in (qa.data_source, question_class, qa.id) if name), _GREY)
     sheet.text(f"Question: {qa.question}")
     for number, option in enumerate(qa.options[:MAX_OPTIONS]):
         sheet.text(f"{chr(65 + number)}. {option}")
@@ -122,8 +116,8 @@ def draw_episode(record: Record, strip: Strip) -> Image.Image:
 
 
 def plain(text: str, limit: int = MAX_CHARS) -> str:
-    """A text as one line of printable characters: white space becomes single spaces, whatever else doesn't print
-    (control characters, marks that turn the direction, halves of surrogate pairs) a replacement character."""
+    """One line of printable characters: white space becomes single spaces, other characters (control characters, marks
+    that turn the direction, halves of surrogate pairs) a replacement character."""
     # One line of a text that is far too long is enough to read.
     line = " ".join(text[: 4 * limit].split())
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line[:limit])
@@ -157,7 +151,7 @@ def thin(refs: Sequence[FrameRef], most: int) -> list[FrameRef]:
 
 
 def _shown(record: Record) -> list[tuple[RecordedPart, ...]]:
-    """What the opening and each turn showed."""
+    """Parts shown in the opening and in each turn."""
     opening = tuple(part for message in record.trajectory.opening for part in message.parts)
     return [opening, *(turn.observation for turn in record.trajectory.turns)]
 
@@ -182,7 +176,7 @@ def _font() -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(file), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
 
 
-class _Sheet:
+class _Canvas:
     """A picture that is written from top to bottom."""
 
     def __init__(self) -> None:
@@ -200,7 +194,7 @@ class _Sheet:
         self._draw.line((_MARGIN, self._y, WIDTH - _MARGIN, self._y), fill=_EMPTY)
         self._y += 4
 
-    def frames(self, parts: Sequence[RecordedPart], strip: Strip) -> None:
+    def frames(self, parts: Sequence[RecordedPart], strip: FrameStrip) -> None:
         refs = thin(_refs(parts), MAX_FRAMES)
         columns = (WIDTH - 2 * _MARGIN) // _CELL
         for start in range(0, len(refs), columns):

@@ -6,7 +6,7 @@ from typing import Any
 LEAST_KEPT = 0.05
 """A smaller share of episodes that keep the format is an alarm."""
 LIKELY = 0.5
-"""A cause that so large a share of the episodes shows is named."""
+"""Share of the episodes from which on a cause is named."""
 ALARM = "collapse/format_never"
 PREFIX = "format_alarm/"
 
@@ -52,7 +52,7 @@ CAUSES: Mapping[str, tuple[Callable[[Texts, str], bool], str]] = {
         "system's, or a base model without the cold start), or its chat template turns thinking off",
     ),
 }
-"""Causes in the order in which they are named: how an episode shows one, and what to do."""
+"""Causes in the order in which they are named: a test of an episode, and the remedy."""
 UNKNOWN = (
     "most likely the checkpoint doesn't know this system's grammar (another system's, or a base model without the cold "
     "start)"
@@ -60,11 +60,7 @@ UNKNOWN = (
 
 
 class FormatAlarm:
-    """Counts the first episodes of a run, of this start.
-
-    Args:
-        after: How many episodes; 0 counts none.
-    """
+    """Counter of a run's first episodes, of this start; with ``after`` 0 it counts none."""
 
     def __init__(self, after: int):
         self._after = after
@@ -72,10 +68,7 @@ class FormatAlarm:
         self._done = after <= 0
 
     def step(self, episodes: Iterable[tuple[float, Mapping[str, Any]]]) -> tuple[dict[str, float], str]:
-        """Count a step's episodes.
-
-        Args:
-            episodes: The format's score and the trajectory, as plain data, of each.
+        """Count a step's episodes, each with the format's score and the trajectory as plain data.
 
         Returns:
             Once, when there are enough: :data:`ALARM` and the shares, for the log; and the alarm's text, empty where
@@ -100,7 +93,7 @@ class FormatAlarm:
 
 
 def alarm_text(metrics: Mapping[str, float]) -> str:
-    """The alarm that a step's metrics hold; empty where they hold none."""
+    """The alarm in a step's metrics; empty without one."""
     if not metrics.get(ALARM):
         return ""
     shares = {name: metrics.get(PREFIX + name, 0.0) for name in CAUSES}
@@ -114,5 +107,5 @@ def alarm_text(metrics: Mapping[str, float]) -> str:
 
 
 def alarms_of(metrics: Mapping[int, Mapping[str, float]]) -> list[str]:
-    """The alarms of a run, by its metrics by step; a run that was resumed may have several."""
+    """A run's alarms, by its metrics by step; a resumed run may have several."""
     return list(dict.fromkeys(text for step in metrics.values() if (text := alarm_text(step))))

@@ -1,4 +1,4 @@
-"""What a run's validations found: how well held-out questions were answered, and how sure it is that this rose."""
+"""Accuracy and reward of a run's validations on held-out questions, with the error of their rise."""
 
 import json
 import math
@@ -15,35 +15,26 @@ from agentic_video.utils.standard_error import paired_difference
 from agentic_video.utils.workdir import write_whole
 
 GREEDY = "greedy"
-"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a
-data source in the figures of such episodes."""
+"""Key of a row and of an episode's ``extra_fields``: greedy decoding. Ends the data source's name in such episodes'
+figures."""
 SAMPLED = "sampled"
 REWARD_ERROR = "reward_error"
 """End of the key of the standard error of a validation's mean reward (:mod:`agentic_video.training.logs.metrics`)."""
 SHARED = 0.9
-"""Least share of a validation's questions that two of them must have scored both, for an error by question."""
+"""Least share of a validation's questions that two of them must share for an error by question."""
 _FILE = re.compile(r"held_out_(\d+)\.jsonl")
 
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """What one episode of a validation earned.
+    """Scores of one episode of a validation."""
 
-    Attributes:
-        data_source: Of its question.
-        greedy: Whether it took the likeliest token each time.
-        question: The id of its row.
-        video: What the question is about.
-        accuracy: The answer's grade, 0 to 1.
-        reward: What GRPO would have seen.
-    """
-
-    data_source: str
-    greedy: bool
-    question: str
-    video: str
-    accuracy: float
-    reward: float
+    data_source: str  # of its question
+    greedy: bool  # greedy decoding
+    question: str  # the id of its row
+    video: str  # what the question is about
+    accuracy: float  # the answer's grade, 0 to 1
+    reward: float  # what GRPO would have seen
 
 
 Scores = Mapping[int, Sequence[HeldOutScore]]
@@ -83,30 +74,21 @@ def _score(line: str) -> HeldOutScore:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well held-out questions were answered over a run.
+    """Scores of a data source's held-out questions over a run."""
 
-    Attributes:
-        source: The questions' data source.
-        how: Whether the episodes were ``sampled`` or ``greedy``.
-        steps: After which of them it was measured.
-        values: Mean accuracies or rewards.
-        errors: Their standard errors; inf where one isn't known.
-        episodes: Of each measurement; 0 where that isn't known.
-        paired: Standard error of the rise, question by question and clustered by video; None where the questions'
-            own scores aren't known.
-    """
-
-    source: str
-    how: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    errors: Sequence[float]
-    episodes: int
+    source: str  # the questions' data source
+    how: str  # whether the episodes were ``sampled`` or ``greedy``
+    steps: Sequence[int]  # after which of them it was measured
+    values: Sequence[float]  # mean accuracies or rewards
+    errors: Sequence[float]  # their standard errors; inf where one isn't known
+    episodes: int  # of each measurement; 0 where that isn't known
+    # standard error of the rise, question by question and clustered by video; None where the questions' own scores
+    # aren't known
     paired: float | None = None
 
     @property
     def name(self) -> str:
-        """Which questions, and how they were answered."""
+        """The questions, and how they were answered."""
         return f"{self.source}, {self.how}"
 
     @property
@@ -136,12 +118,7 @@ class HeldOut:
 
 
 def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]], scores: Scores | None = None) -> list[HeldOut]:
-    """What a run's validations found, sampled and greedy, for each data source.
-
-    Args:
-        metrics: The run's, by step.
-        scores: Its validations' (:func:`read_scores`), for errors by question.
-    """
+    """Accuracies of a run's validations, sampled and greedy, for each data source."""
     found = []
     for name, key in _measured(metrics).items():
         episodes = _episodes(metrics, name)
@@ -154,12 +131,7 @@ def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]], scores: Scor
 
 
 def held_out_rewards(metrics: Mapping[int, Mapping[str, float]], scores: Scores | None = None) -> list[HeldOut]:
-    """What the same episodes earned; nothing of a run that didn't log the error.
-
-    Args:
-        metrics: The run's, by step.
-        scores: Its validations' (:func:`read_scores`), for errors by question.
-    """
+    """Rewards of the same episodes; empty for a run that didn't log the error."""
     found = []
     for name in _measured(metrics):
         start = f"val-agentic/{name}/"
@@ -174,15 +146,15 @@ def held_out_rewards(metrics: Mapping[int, Mapping[str, float]], scores: Scores 
 
 
 def _paired_error(scores: Scores, steps: Sequence[int], source: str, how: str, figure: str) -> float | None:
-    """Standard error of how much a figure rose from the first of some steps to the last, over the questions of both."""
+    """Standard error of a figure's rise from the first of some steps to the last, over the questions of both."""
     if len(steps) < 2 or steps[0] not in scores or steps[-1] not in scores:
         return None
     first, last = (
-        [one for one in scores[step] if one.data_source == source and one.greedy == (how == GREEDY)]
+        [score for score in scores[step] if score.data_source == source and score.greedy == (how == GREEDY)]
         for step in (steps[0], steps[-1])
     )
     before, after = _by_question(first, figure), _by_question(last, figure)
-    rise = paired_difference(after, before, {one.question: one.video for one in (*first, *last)})
+    rise = paired_difference(after, before, {score.question: score.video for score in (*first, *last)})
     return rise.error if rise.questions >= SHARED * max(len(before), len(after)) else None
 
 
@@ -214,11 +186,11 @@ def _measured(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, str]:
 
 
 def _episodes(metrics: Mapping[int, Mapping[str, float]], source: str) -> int:
-    """How many episodes each validation played on a data source's questions; 0 where that isn't known."""
+    """Number of episodes of each validation on a data source; 0 where unknown."""
     return int(min(series(metrics, f"val-agentic/{source}/episodes")[1], default=0))
 
 
 def _source_and_how(source: str) -> tuple[str, str]:
-    """A data source as it is called in a validation's keys: its name, and how its questions were answered."""
+    """A data source's name and decoding from its name in a validation's keys."""
     base, _, how = source.rpartition("/")
     return (base, how) if base and how == GREEDY else (source, SAMPLED)

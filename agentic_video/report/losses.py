@@ -12,7 +12,7 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 
 
 def newest_step(folder: Path) -> Path | None:
-    """The latest checkpoint that a run can go on from, or None."""
+    """The latest checkpoint that a run can resume from, or None."""
     try:
         return newest_whole(checkpoints_of(folder))[0]
     except DamagedCheckpoint:
@@ -31,14 +31,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def write_losses(folder: Path) -> str:
-    """Write ``summary.md`` into a run's folder.
-
-    Returns:
-        Its text.
-
-    Raises:
-        SetupError: The folder isn't that of a run.
-    """
+    """Write ``summary.md`` into a run's folder and return its text."""
     record = read_record(folder)
     metrics, left_out = load_metrics(folder)
     seconds, peak = (noted(record, key, folder, left_out) for key in ("seconds", "peak_bytes"))

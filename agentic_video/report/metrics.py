@@ -13,10 +13,7 @@ _MOST_STEP = 2**53
 def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
     """Metrics by step from a run's metrics files; a later attempt's value of a step wins.
 
-    A line that a kill cut short, or that isn't a step's, is passed over.
-
-    Raises:
-        OSError: A file can't be read.
+    Lines that a kill cut short, or that aren't a step's, are skipped.
     """
     steps: dict[int, dict[str, float]] = {}
     for file in _files(folder):
@@ -25,7 +22,7 @@ def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
 
 
 def load_metrics(folder: Path) -> tuple[dict[int, dict[str, float]], list[str]]:
-    """As :func:`read_metrics`, and a message for each line or file that was passed over."""
+    """Metrics as of :func:`read_metrics`, and a message for each line or file that was skipped."""
     steps: dict[int, dict[str, float]] = {}
     left_out: list[str] = []
     for file in _files(folder):
@@ -65,7 +62,7 @@ def _float(value: float) -> float:
 
 
 def usable(metrics: Mapping[int, Mapping[str, float]]) -> dict[int, dict[str, float]]:
-    """Metrics without the values that no mean and no curve can have: nan, infinite, or nearly so."""
+    """Metrics without values that have no mean and no curve: nan, infinite, or nearly so."""
     return {
         step: {key: value for key, value in values.items() if abs(value) < _MOST} for step, values in metrics.items()
     }

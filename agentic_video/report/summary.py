@@ -35,25 +35,15 @@ def smooth(values: Sequence[float], width: int = SMOOTHING) -> list[float]:
 
 
 def thirds(values: Sequence[float]) -> tuple[float, float]:
-    """Mean of the first third of the values and of the last.
-
-    Args:
-        values: At least one.
-    """
+    """Mean of the first third of the values and of the last; there is at least one value."""
     size = max(1, len(values) // 3)
     return statistics.fmean(values[:size]), statistics.fmean(values[-size:])
 
 
 def trend(values: Sequence[float]) -> tuple[float, float]:
-    """How much a straight line through the values (least squares) rises from the first to the last.
+    """Rise of a least-squares line from the first value to the last, and its standard error (inf below six values).
 
     Unlike the difference of two thirds, it counts each value, and no rise within a third as noise.
-
-    Args:
-        values: One a step.
-
-    Returns:
-        The rise and its standard error; that is inf below six values.
     """
     if len(values) < 6:
         return values[-1] - values[0], math.inf
@@ -70,13 +60,9 @@ def draw_curve(
     values: Sequence[float],
     title: str,
     file: Path,
-    held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,
+    held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,  # steps and values by name
 ) -> None:
-    """Reward by step, raw and smoothed, as a PNG.
-
-    Args:
-        held_out: Accuracies to be drawn beside it, on an axis of their own: steps and values by name.
-    """
+    """Draw reward by step, raw and smoothed, as a PNG, with held-out accuracies on an axis of their own."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,10 +76,10 @@ def draw_curve(
     axes.grid(alpha=0.3)
     lines, names = axes.get_legend_handles_labels()
     if drawn := {name: points for name, points in (held_out or {}).items() if len(points[0]) > 1}:
-        beside = axes.twinx()
-        beside.set(ylabel="held-out accuracy", ylim=(0, 1))
+        held = axes.twinx()
+        held.set(ylabel="held-out accuracy", ylim=(0, 1))
         for number, (name, (at, accuracies)) in enumerate(drawn.items()):
-            lines += beside.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
+            lines += held.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
             names.append(f"accuracy, held out, {name}" if len(drawn) > 1 else "accuracy, held out")
     axes.legend(lines, names, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncol=2)
     figure.tight_layout()
@@ -102,7 +88,7 @@ def draw_curve(
 
 
 def episode_text(record: Mapping[str, Any]) -> str:
-    """One episode as readable text: the question, what was shown and said in turn, what it earned."""
+    """One episode as readable text: the question, what was shown and generated in turn, the rewards."""
     trajectory = Trajectory.from_dict(record["trajectory"])
     qa, info = record["video_qa"], record["reward_extra_info"]
     lines = [f"video {qa['video']}", f"question {qa['question']}"]
@@ -133,7 +119,7 @@ def _frames(parts: Sequence[RecordedPart]) -> str:
 
 _SAMPLES = 3
 _NO_EPISODE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What reading a damaged line raises."""
+"""Errors of reading a damaged line."""
 
 
 def sample_episodes(folder: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
@@ -171,11 +157,7 @@ def _fenced(text: str) -> list[str]:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What a run's folder notes about the run.
-
-    Raises:
-        SetupError: The folder isn't that of a run.
-    """
+    """The record of a run's folder; raises SetupError for another folder."""
     file = folder / "run.json"
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -190,7 +172,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> Path:
-    """Where a run's checkpoints are: in its folder, or where ``trainer.default_local_dir`` put them."""
+    """Folder of a run's checkpoints: in its folder, or ``trainer.default_local_dir``."""
     try:
         named = read_record(folder).get("checkpoints")
     except SetupError:
@@ -199,14 +181,7 @@ def checkpoints_of(folder: Path) -> Path:
 
 
 def noted(record: Mapping[str, Any], key: str, folder: Path, left_out: list[str]) -> float:
-    """A number of a run's record; 0 where it isn't noted.
-
-    Args:
-        record: What :func:`read_record` found.
-        key: The number's.
-        folder: The run's.
-        left_out: Gets a message where what is noted is no number.
-    """
+    """A number of a run's record, 0 where it is missing; other values add a message to ``left_out``."""
     value = record.get(key, 0)
     if (number := finite(value)) is None:
         left_out.append(f"{folder / 'run.json'}: {key} is {short(value)}, no number")
@@ -214,7 +189,7 @@ def noted(record: Mapping[str, Any], key: str, folder: Path, left_out: list[str]
 
 
 def left_out_text(left_out: Sequence[str]) -> str:
-    """What couldn't be read, as a sentence without its stop; empty where all could."""
+    """Unreadable parts as a sentence without its stop; empty without any."""
     if not left_out:
         return ""
     several = f"{len(left_out)} lines, files or numbers that can't be read are"
@@ -248,7 +223,7 @@ def _figure(of: Callable[[Sequence[float]], float], values: Sequence[float]) -> 
 
 
 def _no_step(folder: Path, left_out: Sequence[str]) -> str:
-    """What is said of a run without the metrics that a summary is made of."""
+    """Text about a run without the metrics that a summary is made of."""
     try:
         checkpoint = newest_whole(checkpoints_of(folder))[0]
     except DamagedCheckpoint:
@@ -265,14 +240,8 @@ def _no_step(folder: Path, left_out: Sequence[str]) -> str:
 def write_summary(folder: Path) -> str:
     """Write ``summary.md`` and ``reward.png`` into a run's folder.
 
-    Args:
-        folder: The run's folder with its metrics files, episodes and record.
-
     Returns:
         The summary's text, without the episodes.
-
-    Raises:
-        SetupError: The folder isn't that of a run.
     """
     record = read_record(folder)
     recipe, profile = record.get("recipe", folder.parent.name), record.get("profile", "unfinished")
@@ -287,11 +256,11 @@ def write_summary(folder: Path) -> str:
     seconds, peak = (noted(record, key, folder, left_out) for key in ("seconds", "peak_bytes"))
     scores = read_scores(folder / "episodes")
     held_out = held_out_accuracies(metrics, scores)
-    one_source = len({one.source for one in held_out}) == 1
-    beside = {one.how if one_source else one.name: (one.steps, one.values) for one in held_out}
+    one_source = len({scored.source for scored in held_out}) == 1
+    curves = {scored.how if one_source else scored.name: (scored.steps, scored.values) for scored in held_out}
     curve = ["No step has a mean reward that can be drawn.", ""]
     if rewards:
-        draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
+        draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", curves)
         first, last = thirds(rewards)
         rise, error = trend(rewards)
         spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
@@ -309,8 +278,8 @@ def write_summary(folder: Path) -> str:
         *_paragraphs([left_out_text(left_out)]),
         *_paragraphs(_not_counted(found, metrics)),
         # First, as they tell most: the same questions each time, and many more of them than a step has.
-        *(text for one in held_out for text in (f"Held-out accuracy, {one}.", "")),
-        *(text for one in held_out_rewards(metrics, scores) for text in (f"Held-out reward, {one}.", "")),
+        *_paragraphs([f"Held-out accuracy, {scored}" for scored in held_out]),
+        *_paragraphs([f"Held-out reward, {scored}" for scored in held_out_rewards(metrics, scores)]),
         *curve,
         "The other figures are about the episodes that were trained on: dynamic sampling leaves out the groups in "
         "which all rewards are the same.",

@@ -1,12 +1,12 @@
 """Side queries to a model: to a critic, a judge, a writer of questions, a teacher.
 
-:func:`ask` asks a server, :func:`ask_player` the model that plays the episodes. Texts of one model reach another one as
-JSON only (:func:`transcript`), and replies are read strictly.
+Texts of one model reach another one as JSON only (:func:`transcript`), and replies are read strictly.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
@@ -39,14 +39,15 @@ class ServerOptions:
     max_tokens: int = ChatConfig.max_tokens  # 0 leaves it to the server
 
 
-def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
-    """The connection to a server's model; the options name server and model in messages.
+def prompt(name: str) -> str:
+    """A file of ``synthesis/prompts`` without its last line break."""
+    return (files("agentic_video.synthesis") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")
 
-    Raises:
-        SetupError: The server doesn't answer, or has several models.
-    """
+
+def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
+    """The connection to a server's model, which must answer; the options name server and model in messages."""
     if server.name:
-        listed = list_models(server.url, server.api_key_env, option=option)  # it answers at least
+        listed = list_models(server.url, server.api_key_env, option=option)
         warn_of_name(listed, server.url, f"{name_option} {server.name}", server.name)
     return ChatConfig(
         base_url=server.url,
@@ -59,11 +60,15 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
     )
 
 
+def chat_messages(instructions: str, content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of the chat completions API: instructions, and what they are about."""
+    return [{"role": "system", "content": instructions}, {"role": "user", "content": content}]
+
+
 async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> tuple[T, Usage]:
     """A server's reply, read without the model's thoughts, and its cost.
 
-    ``read`` raises :class:`~agentic_video.graders.endpoint.UnreadableReply` to have it asked for again; without a
-    readable reply an ``EndpointError`` is raised.
+    ``read`` raises :class:`~agentic_video.graders.endpoint.UnreadableReply` to have it asked for again.
     """
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
@@ -75,7 +80,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
 async def ask_player(
     backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message]
 ) -> tuple[str, Usage]:
-    """One reply outside of an episode, without the model's thoughts, and its cost.
+    """One reply of the model that plays, outside of an episode: without its thoughts, and its cost.
 
     The system's stop texts and ``reply_prefix`` don't count here: a reply may quote a call.
     """
@@ -87,9 +92,9 @@ async def ask_player(
     return spoken(reply.text), usage_of(policy)
 
 
-def instructed(prompt: str, material: object) -> tuple[Message, Message]:
+def instructed(instructions: str, material: object) -> tuple[Message, Message]:
     """Messages of a side query: instructions, and the material as JSON."""
-    return Message("system", (prompt,)), Message("user", (json.dumps(material),))
+    return Message("system", (instructions,)), Message("user", (json.dumps(material),))
 
 
 def transcript(turns: Sequence[Turn]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agentic_video.synthesis.imitation import demonstration_fault
+from agentic_video.synthesis.verify import demonstration_fault
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.record import Record
@@ -104,7 +104,7 @@ class SetOptions:
     sft: Quota = Quota(SFT_SIZE, SFT_SHARES)
     rl: Quota = Quota(RL_SIZE, RL_SHARES)
     fill: bool = False  # rather break the shares than shrink the sets: take of each class what there is
-    wrong_too: bool = False  # learn from a wrong trajectory where none is right
+    wrong_too: bool = False  # learn from a wrong trajectory where no sample is right
     seed: int = 0
 
 

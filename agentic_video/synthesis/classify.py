@@ -7,7 +7,6 @@ them is right, and whether the teacher used tools (:mod:`agentic_video.synthesis
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
 from agentic_video.synthesis.inputs import QuestionSet, drawn, read_questions, report_problems
-from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded, sampler, samples_of
+from agentic_video.synthesis.jobs import JobOptions, JobReport, SynthesisJob, open_job
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, play_samples, prepare
 from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -50,14 +49,7 @@ class ClassifyOptions:
 
 
 def classify(options: ClassifyOptions) -> JobReport:
-    """Classify rows and draw the sets; the same options resume. Complete when every row is classified and no set is
-    empty.
-
-    Raises:
-        SetupError: The job can't start.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config or a data file is wrong.
-    """
+    """Classify rows and draw the sets; complete when every row is classified and no set is empty."""
     for side, model, folders in (
         ("base", options.base, options.base_results),
         ("teacher", options.teacher, options.teacher_results),
@@ -77,13 +69,15 @@ def classify(options: ClassifyOptions) -> JobReport:
     for player in players.values():
         player.check_samples(options.samples)
     settings = {side: players[side].identity() if side in players else None for side in SIDES}
-    with open_job(options.job.out.resolve(), settings, "classification") as job:
+    with open_job(options.job, settings, "classification") as job:
         if players:
-            for (played_by, data_source, name, *_), record in asyncio.run(_play(job, players, questions.rows, options)):
-                results[str(played_by)][str(data_source), str(name)].append(record)
+            by_side: dict[tuple[str, ...], Teacher] = {(side,): player for side, player in players.items()}
+            playing = play_samples(job, by_side, questions.rows, options.samples, "classify", need_grades=True)
+            for (played_by, *_), record in asyncio.run(playing):
+                results[str(played_by)][key_of(record.qa)].append(record)
         played = players["teacher"].system if "teacher" in players else None
         more = write_sets(job, questions.rows, results, options.sets, played)
-        text = job.write_report("Classification", options.job.prices, {**more, **questions.numbers})
+        text = job.write_report("Classification", {**more, **questions.numbers})
     text += f"\n{job.folder / 'sft.jsonl'}: records for run_sft.sh\n{job.folder / 'rl.jsonl'}: rows for run_grpo.sh"
     empty = not more["SFT set"] or not more["RL set"]
     if empty:
@@ -148,7 +142,7 @@ def write_sets(
 def _draw(
     verdicts: Mapping[QuestionKey, str], demonstrations: Mapping[QuestionKey, Record], options: SetOptions
 ) -> tuple[set[QuestionKey], set[QuestionKey]]:
-    """The questions of the SFT set, which need a demonstration, and those of the RL set; none is in both."""
+    """The questions of the SFT set, which need a demonstration, and those of the RL set, without these."""
     members = {kind: [key for key, verdict in verdicts.items() if verdict == kind] for kind in CLASSES}
     usable = {kind: [key for key in members[kind] if key in demonstrations] for kind in CLASSES}
     have = {kind: len(members[kind]) for kind in CLASSES}
@@ -180,34 +174,3 @@ def _players(options: ClassifyOptions) -> dict[str, Teacher]:
     if options.teacher:
         players["teacher"] = prepare(options.teacher)
     return players
-
-
-async def _play(
-    job: SynthesisJob, players: Mapping[str, Teacher], rows: Sequence[VideoQA], options: ClassifyOptions
-) -> list[tuple[Key, Record]]:
-    """The episodes that are played here, by side, question and number of the sample."""
-    with ExitStack() as stack:
-        contexts = {
-            side: stack.enter_context(closing(player.context(job.folder, options.job.concurrency)))
-            for side, player in players.items()
-        }
-        # one for both sides: a base model's overview may need it too
-        retriever = next(iter(contexts.values())).retriever()
-        samplers = {
-            side: sampler(player, contexts[side], retriever, options.samples, "classify")
-            for side, player in players.items()
-        }
-        samples = samples_of(rows, options.samples)
-        items: dict[Key, tuple[str, VideoQA, int]] = {
-            (side, *key): (side, *sample) for side in players for key, sample in samples.items()
-        }
-
-        async def play(item: tuple[str, VideoQA, int]) -> Outcome:
-            side, qa, number = item
-            record = await samplers[side](qa, number)
-            if "acc" not in record.rewards:
-                raise SetupError(f"row {qa.id} couldn't be graded: is agentic_video.judge set, and does it reply?")
-            return recorded(record)
-
-        keys = await job.play(items, play, options.job.concurrency)
-        return [(key, Record.from_dict(job.outcome(key).result)) for key in keys]

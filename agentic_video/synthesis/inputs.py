@@ -57,15 +57,11 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
 def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = None) -> Iterator[Record]:
     """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
 
-    Bad lines are skipped, and reported at the end.
+    Bad lines are skipped, and reported at the end; an error if no record is left.
 
     Args:
         from_step: Only episodes from this step of the run on; 0: all.
         out: The file that will be made of them, which must not be one of theirs.
-
-    Raises:
-        SetupError: A path can't be read, or would be written over (raised by the call); no record is left (raised at
-            the end).
     """
     files = episode_files(paths)
     if out is not None:
@@ -120,19 +116,6 @@ def _revisions(folder: Path) -> dict[Key, int]:
         if not isinstance(record, RecordError) and (revision := revision_of(record)):
             latest[key_of(record.qa)] = max(revision, latest.get(key_of(record.qa), 0))
     return latest
-
-
-class Counted(Iterator[T]):
-    """An iterator that counts its items in ``count``."""
-
-    def __init__(self, items: Iterable[T]):
-        self._items = iter(items)
-        self.count = 0
-
-    def __next__(self) -> T:
-        item = next(self._items)
-        self.count += 1
-        return item
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ server that is gone, an unreadable video) is listed in ``failures.jsonl`` and re
 written from the journal in the order of the items, so that they depend neither on which item finished first nor on
 kills. Results stay on disk until they are asked for: those of a hundred thousand episodes don't fit into memory.
 
-    with open_job(out, settings, kind="distillation") as job:
-        asyncio.run(job.play({("a", 0): first, ("b", 0): second}, work, concurrency=16))
+    with open_job(options, settings, kind="distillation") as job:
+        asyncio.run(job.play({("a", 0): first, ("b", 0): second}, work))
         job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results(kept=True)))
-        print(job.write_report("Distillation", prices))
+        print(job.write_report("Distillation"))
 """
 
-import asyncio
 import json
 import logging
 import os
@@ -25,6 +24,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 from tqdm import tqdm
 
+from agentic_video.evaluation.pool import run_pool
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.types.jsonl import json_line
 from agentic_video.utils.errors import described
@@ -90,6 +90,11 @@ class JobOptions:
     concurrency: int = 16  # items at a time
     prices: Prices = field(default_factory=Prices)
 
+    @property
+    def folder(self) -> Path:
+        """The folder, resolved."""
+        return self.out.resolve()
+
 
 @dataclass(frozen=True)
 class JobReport:
@@ -103,17 +108,15 @@ class JobReport:
 class SynthesisJob:
     """An open job (see :func:`open_job`); ``failures`` holds the errors of this run's items."""
 
-    def __init__(self, folder: Path, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
-        self.folder = folder
+    def __init__(self, options: JobOptions, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
+        self.options, self.folder = options, options.folder
         self.failures: dict[Key, str] = {}
         self._journal, self._written, self._failed, self._bar = journal, written, failed, bar
-        self._finished = read_journal(folder / JOURNAL_FILE)
+        self._finished = read_journal(self.folder / JOURNAL_FILE)
         self._items: dict[Key, None] = {}
         self._kept = self._done = self._tokens = 0
 
-    async def play(
-        self, items: Mapping[Key, T], work: Callable[[T], Awaitable[Outcome]], concurrency: int
-    ) -> list[Key]:
+    async def play(self, items: Mapping[Key, T], work: Callable[[T], Awaitable[Outcome]]) -> list[Key]:
         """Do those of some items that aren't done yet, some at a time; returns the finished ones, in order.
 
         Whatever ``work`` raises makes its item a failed one. A job may call this several times with new items; the
@@ -128,25 +131,23 @@ class SynthesisJob:
             if key in self._finished:
                 self._count(self._finished[key])
         self._bar.refresh()  # the total, before the first item is done
-        waiting = iter(missing)
 
-        async def worker() -> None:
-            for key, item in waiting:
-                try:
-                    line = json_line({"key": key, **asdict(await work(item))})
-                    outcome = _read(line)[1]  # read back: what a restart would see
-                except Exception as error:  # one item never stops the others
-                    self._fail(key, described(error))
-                    continue
-                self._journal.write(line)
-                settle(self._journal)
-                size = len(line.encode())
-                start = os.fstat(self._journal.fileno()).st_size - size
-                self._finished[key] = JournalLine(sys.intern(outcome.verdict), outcome.usage, start, size)
-                del line, outcome  # not to be held while the next item is awaited
-                self._count(self._finished[key])
+        async def finish(keyed: tuple[Key, T]) -> None:
+            key, item = keyed
+            try:
+                line = json_line({"key": key, **asdict(await work(item))})
+                outcome = _read(line)[1]  # read back: what a restart would see
+            except Exception as error:  # one item never stops the others
+                self._fail(key, described(error))
+                return
+            self._journal.write(line)
+            settle(self._journal)
+            size = len(line.encode())
+            start = os.fstat(self._journal.fileno()).st_size - size
+            self._finished[key] = JournalLine(sys.intern(outcome.verdict), outcome.usage, start, size)
+            self._count(self._finished[key])
 
-        await asyncio.gather(*(worker() for _ in range(min(max(1, concurrency), len(missing)))))
+        await run_pool(missing, finish, self.options.concurrency)
         return [key for key in items if key in self._finished]
 
     def outcome(self, key: Key) -> Outcome:
@@ -182,8 +183,9 @@ class SynthesisJob:
         for key in self.finished(kept=kept):
             yield key, self.outcome(key)
 
-    def summary(self, prices: Prices) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Counts and costs of all that was played, as ``report.json`` holds them."""
+        prices = self.options.prices
         lines = [self._finished[key] for key in self.finished()]
         verdicts = Counter(line.verdict for line in lines)
         kept = verdicts.pop(KEPT, 0)
@@ -204,43 +206,40 @@ class SynthesisJob:
         write_whole(path, map(json_line, rows))
         return path
 
-    def write_report(self, title: str, prices: Prices, more: Mapping[str, Any] | None = None) -> str:
+    def write_report(self, title: str, more: Mapping[str, Any] | None = None) -> str:
         """Write ``report.json`` with further numbers; returns a table of all that aren't structures."""
-        summary = {**self.summary(prices), **(more or {})}
+        summary = {**self.summary(), **(more or {})}
         write_whole(self.folder / REPORT_FILE, [json.dumps(summary, indent=2) + "\n"])
         return table(title, summary)
 
 
 def table(title: str, summary: Mapping[str, Any]) -> str:
     """A job's summary as text: one name and number a line."""
-    usage, rows = summary["usage"], [("items", f"{summary['items']:,}"), ("kept", f"{summary['kept']:,}")]
-    rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in summary["rejected"].items()]
-    rows.append(("failed (tried again at the next start)", f"{summary['failed']:,}"))
-    rows += [(name.replace("_", " "), f"{usage[name]:,}") for name in ("prompt_tokens", "completion_tokens")]
-    if summary["cost"]:
-        costs = [name for name in ("cost", "cost_per_kept") if summary[name]]
-        rows += [(name.replace("_", " "), f"{summary[name]:.4f}") for name in costs]
+    numbers: dict[str, Any] = {"items": summary["items"], "kept": summary["kept"]}
+    numbers |= {f"rejected: {reason}": count for reason, count in summary["rejected"].items()}
+    numbers["failed (tried again at the next start)"] = summary["failed"]
+    more = {name: summary["usage"][name] for name in ("prompt_tokens", "completion_tokens")}
+    more |= {name: f"{summary[name]:.4f}" for name in ("cost", "cost_per_kept") if summary[name]}
     shown = {"items", "kept", "rejected", "failed", "usage", "cost", "cost_per_kept"}
-    for name, value in summary.items():
-        if name not in shown and isinstance(value, int | float | str):
-            rows.append((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)))
-    width = max(len(name) for name, _ in rows)
+    more |= {name: value for name, value in summary.items() if name not in shown}
+    numbers |= {name.replace("_", " "): value for name, value in more.items() if isinstance(value, int | float | str)}
+    rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in numbers.items()]
+    width = max(map(len, numbers))
     return "\n".join([title, *(f"  {name:<{width}}  {value:>12}" for name, value in rows)])
 
 
 @contextmanager
-def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[SynthesisJob]:
-    """Start a job, or resume the one in a folder.
+def open_job(
+    options: JobOptions, settings: Mapping[str, Any], kind: str, total: int | None = None
+) -> Iterator[SynthesisJob]:
+    """Start a job, or resume the one in its folder, which must have been started with the same settings.
 
     Args:
-        settings: Plain data; everything that results depend on. A folder resumes with the same ones only.
+        settings: Plain data; everything that results depend on.
         kind: Name of the job in messages, e.g. ``distillation``.
         total: Items of the progress bar; None counts those of each ``play``.
-
-    Raises:
-        SetupError: The folder holds a job with other settings, or another process writes it.
     """
-    article = "an" if kind[0] in "aeiou" else "a"
+    article, folder = "an" if kind[0] in "aeiou" else "a", options.folder
     claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}", KNOWN_LATER)
     with (
         open_journal(folder / JOURNAL_FILE, kind) as journal,
@@ -248,7 +247,7 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
         (folder / FAILURES_FILE).open("w", encoding="utf-8") as failed,
         tqdm(total=total, desc=kind, unit="item", smoothing=0.05, file=sys.stderr) as bar,
     ):
-        yield SynthesisJob(folder, journal, written, failed, bar)
+        yield SynthesisJob(options, journal, written, failed, bar)
 
 
 def read_journal(path: Path) -> dict[Key, JournalLine]:

@@ -15,7 +15,6 @@ from tyro.conf import Positional
 
 from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
-    Counted,
     Question,
     check_jsonl,
     question_of,
@@ -89,8 +88,8 @@ class _EpisodeCounts:
 
 def failed_questions(
     records: Iterable[Record], below: float, min_episodes: int = 1, right_from: float = 0.5
-) -> tuple[list[FailedQuestion], Counter[str]]:
-    """The questions of low mean accuracy, the least accurate first, and what was left out, by reason.
+) -> tuple[list[FailedQuestion], Counter[str], int]:
+    """The questions of low mean accuracy, the least accurate first; what was left out, by reason; number of episodes.
 
     Args:
         records: The episodes of a question are pooled, whatever step they are from; the last one's row counts.
@@ -112,6 +111,7 @@ def failed_questions(
             group.grades.append(grade)
             if answer and grade < right_from:
                 group.wrong[answer[:MAX_ANSWER_CHARS]] += 1
+    episodes = left_out.total() + sum(len(group.grades) for group in groups.values())
     failed = []
     for group in groups.values():
         accuracy = sum(group.grades) / len(group.grades)
@@ -125,14 +125,14 @@ def failed_questions(
             answers = sorted(group.wrong.items(), key=lambda item: (-item[1], item[0]))[:MAX_ANSWERS]
             failed.append(FailedQuestion(qa, accuracy, len(group.grades), tuple(answer for answer, _ in answers)))
     failed.sort(key=lambda question: (question.accuracy, question.qa.data_source, question.qa.id, question.qa.video))
-    return failed, left_out
+    return failed, left_out, episodes
 
 
 def mine(options: MineOptions) -> MiningReport:
     """Write the questions at which an agent fails, the least accurate first."""
     check_jsonl(options.out)
-    records = Counted(read_episodes(options.records, options.from_step, options.out))
-    failed, left_out = failed_questions(records, options.below, options.min_episodes, options.right_from)
+    records = read_episodes(options.records, options.from_step, options.out)
+    failed, left_out, episodes = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(question.to_row()) for question in rows))
-    return MiningReport(records.count, len(failed), tuple(rows), left_out)
+    return MiningReport(episodes, len(failed), tuple(rows), left_out)

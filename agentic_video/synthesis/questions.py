@@ -81,7 +81,7 @@ def similarity(text: str, other: str) -> float:
 
 @dataclass
 class KnownQuestions:
-    """The questions so far, so that none is written twice.
+    """The questions so far, so that no question is written twice.
 
     A repetition has the same words as any other question, or nearly the same words as one about the same video.
     """

@@ -3,7 +3,8 @@
 A teacher is any model that an evaluation can play: an OpenAI-compatible server, or a checkpoint in this process.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,9 @@ from agentic_video.evaluation.runner import play_one
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.synthesis.inputs import content_of
-from agentic_video.synthesis.jobs import Key, Outcome
+from agentic_video.synthesis.jobs import Key, Outcome, SynthesisJob
 from agentic_video.systems.base import System
 from agentic_video.systems.shown import shows_clips
-from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.content import checkpoint_digest
@@ -107,18 +107,7 @@ class Teacher:
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
         """Engine, frames and graders of this process's episodes; made where its event loop runs."""
-        plan = EvalPlan(
-            folder=folder,
-            system=self.system,
-            model=self.spec,
-            limits=self.limits,
-            frame_store=self.settings.frame_store,
-            retrieval=self.settings.retrieval,
-            judge=self.settings.judge,
-            concurrency=concurrency,
-            provenance={},
-        )
-        return EvalContext(plan)
+        return EvalContext(EvalPlan(folder, self.settings, self.spec, self.limits, concurrency))
 
     def backends(self, context: EvalContext, samples: int) -> list[Backend]:
         """The backend of each sample of a question; a server's samples differ by seed."""
@@ -135,13 +124,7 @@ class Teacher:
 
 
 def prepare(options: TeacherOptions) -> Teacher:
-    """The teacher that a command names.
-
-    Raises:
-        SetupError: Something is missing or doesn't exist.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config is wrong.
-    """
+    """The teacher that a command names, once its server answers or its checkpoint is there."""
     make_importable(options.recipe)
     model, name_option = options.model, f"{options.option}-name"
     require_model(model, options.option, name_option)
@@ -173,21 +156,46 @@ def samples_of(rows: Sequence[VideoQA], samples: int) -> dict[Key, Sample]:
     return {(*key_of(qa), number, content_of(qa)): (qa, number) for qa in rows for number in range(samples)}
 
 
-def sampler(
-    teacher: Teacher, context: EvalContext, retriever: Retriever | None, samples: int, source: str
-) -> Callable[[VideoQA, int], Awaitable[Record]]:
-    """A function that plays and grades a sample of a question; records name ``source`` as theirs."""
-    contexts = [context.with_backend(backend) for backend in teacher.backends(context, samples)]
+async def play_samples(
+    job: SynthesisJob,
+    players: Mapping[tuple[str, ...], Teacher],
+    rows: Sequence[VideoQA],
+    samples: int,
+    source: str,
+    *,
+    need_grades: bool = False,
+) -> list[tuple[Key, Record]]:
+    """Play and grade samples of some questions as items of a job; returns the finished ones with their keys.
 
-    async def play(qa: VideoQA, number: int) -> Record:
-        record = await play_one(contexts[number], retriever, qa, number)
-        return replace(record, provenance={"source": source, "model": teacher.name, "sample": number})
+    Args:
+        players: By the first words of their items' keys.
+        source: Source of the records, in their provenance.
+        need_grades: Whether an episode without a grade is a failed item.
+    """
+    with ExitStack() as stack:
+        contexts = {
+            key: stack.enter_context(closing(player.context(job.folder, job.options.concurrency)))
+            for key, player in players.items()
+        }
+        retriever = next(iter(contexts.values())).retriever()  # one for all players
+        backends = {key: player.backends(contexts[key], samples) for key, player in players.items()}
+        items: dict[Key, tuple[tuple[str, ...], VideoQA, int]] = {
+            (*player, *key): (player, *sample)
+            for player in players
+            for key, sample in samples_of(rows, samples).items()
+        }
 
-    return play
+        async def play(item: tuple[tuple[str, ...], VideoQA, int]) -> Outcome:
+            player, qa, number = item
+            record = await play_one(contexts[player].with_backend(backends[player][number]), retriever, qa, number)
+            if need_grades and "acc" not in record.rewards:
+                raise SetupError(f"row {qa.id} couldn't be graded: is agentic_video.judge set, and does it reply?")
+            usage = Usage(
+                int(record.rewards["prompt_tokens"]),
+                int(record.rewards["completion_tokens"]),
+                len(record.trajectory.turns),
+            )
+            provenance = {"source": source, "model": players[player].name, "sample": number}
+            return Outcome(result=replace(record, provenance=provenance).to_dict(), usage=usage)
 
-
-def recorded(record: Record) -> Outcome:
-    """The outcome of a sample that was played and graded."""
-    rewards = record.rewards
-    usage = Usage(int(rewards["prompt_tokens"]), int(rewards["completion_tokens"]), len(record.trajectory.turns))
-    return Outcome(result=record.to_dict(), usage=usage)
+        return [(key, Record.from_dict(job.outcome(key).result)) for key in await job.play(items, play)]

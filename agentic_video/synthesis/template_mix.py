@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentic_video.rollout.policy import Policy
+from agentic_video.synthesis.asking import prompt
 from agentic_video.synthesis.guidance import GuidedPolicy
-from agentic_video.synthesis.templates import Template
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError, did_you_mean
@@ -21,18 +21,7 @@ FREE = "free"
 OPTION = "--template-mix"
 _CLOCK_TIME = re.compile(r"[0-9]:[0-9]")
 
-GUIDANCE: Mapping[Template, str] = {
-    "direct": "Answer in your first turn, from the frames that you are shown at the beginning. Choose no frames, and "
-    "look up no frame number.",
-    "single_pass": "Choose frames exactly once, where the question is decided, and answer in the turn after that. Look "
-    "up no frame number.",
-    "timestamp_grounded": "First look up the frame number of a time that the question names. Then choose frames "
-    "exactly once, between two numbers that hold the one that you were told, and answer in the turn after that.",
-    "hierarchical": "Choose frames twice: first over a wide stretch, then over a narrower one that lies within it. "
-    "Answer in the turn after that. Look up no frame number.",
-    "multi_interval": "Choose frames twice, over two stretches that lie apart from each other, and compare what they "
-    "show. Answer in the turn after that. Look up no frame number.",
-}
+GUIDANCE: Mapping[str, str] = dict(line.split(": ", 1) for line in prompt("templates").splitlines())
 """Instructions to the teacher for each template."""
 _TOLD = "How to go about this question: {guidance} Keep to this, and to the form described above; never mention it."
 
@@ -70,6 +59,6 @@ def read_mix(text: str) -> TemplateMix:
     return TemplateMix(weights)
 
 
-def guided_by(teacher: Policy, template: Template) -> GuidedPolicy:
+def guided_by(teacher: Policy, template: str) -> GuidedPolicy:
     """The teacher that is told to follow a template."""
     return GuidedPolicy(teacher, _TOLD.format(guidance=GUIDANCE[template]))

@@ -1,4 +1,4 @@
-"""Which of FrameThinker's reasoning templates trajectories follow.
+"""Counts of the reasoning templates of FrameThinker that trajectories follow.
 
 The five templates are those of the paper's process-supervised data (appendix F.2); the sequence of an episode's actions
 decides. No model is asked.
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 from tyro.conf import Positional
 
+from agentic_video.evaluation.tables import percent, section, table
 from agentic_video.synthesis.inputs import grade_of, of_system, read_episodes
 from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
@@ -62,7 +63,7 @@ def template_of(trajectory: Trajectory) -> Template:
         for call in turn.action.calls
     ]
     names = [call.name for call in calls]
-    if not calls:
+    if not names:
         return "direct"
     if names == ["choose_frames"]:
         return "single_pass"
@@ -117,23 +118,18 @@ def summarise(records: Iterable[Record]) -> dict[str, Any]:
     }
 
 
-def table(summary: dict[str, Any]) -> str:
-    """The summary as text."""
-    lines = [_line("template", "count", "share", "accuracy", "calls")]
-    lines += [_cells(TITLES[name], group) for name, group in summary["templates"].items()]
-    lines += [_cells("all", summary["all"]), ""]
-    lines += [_line("calls in the episode", "count", "share", "accuracy", "calls")]
-    lines += [_cells(calls, group) for calls, group in summary["actions"].items()]
-    return "\n".join(lines)
+def templates_text(summary: dict[str, Any]) -> str:
+    """The summary as Markdown."""
 
+    def row(name: str, group: dict[str, Any]) -> tuple[str, ...]:
+        share, accuracy = percent(group["share"]), percent(group["accuracy"])
+        return name, f"{group['count']:,}", share, accuracy, f"{group['calls']:.2f}"
 
-def _cells(name: str, group: dict[str, Any]) -> str:
-    accuracy = "-" if group["accuracy"] is None else f"{100 * group['accuracy']:.1f} %"
-    return _line(name, f"{group['count']:,}", f"{100 * group['share']:.1f} %", accuracy, f"{group['calls']:.2f}")
-
-
-def _line(name: str, *cells: str) -> str:
-    return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
+    columns = ("count", "share %", "accuracy %", "calls")
+    templates = [row(TITLES[name], group) for name, group in summary["templates"].items()]
+    actions = (row(calls, group) for calls, group in summary["actions"].items())
+    lines = table(("template", *columns), [*templates, row("all", summary["all"])])
+    return "\n".join([*lines, *section(("calls in the episode", *columns), actions)])
 
 
 def count_templates(options: TemplateOptions) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """KTO on verl's SFT trainer and engine: FSDP2, LoRA, sequence parallelism, checkpoints and logs are verl's.
 
-Started on every device by torchrun: ``python -m torch.distributed.run ... -m agentic_video.training.kto_trainer
---config-dir recipes/<system>/config --config-name kto``.
-
-Each step computes log-probabilities of the batch's trajectories and mismatched pairs under the frozen reference, and of
-the pairs under the policy; then the engine takes the loss in micro-batches as for SFT. The reference is the checkpoint
-that training started from, also after a resume: with a fresh LoRA adapter the same weights with the adapter off,
-otherwise a second engine, whose weights wait in the host's memory.
+Started on every device by torchrun: ``-m agentic_video.training.kto_trainer --config-dir recipes/<system>/config
+--config-name kto``. Each step computes log-probabilities of the batch's trajectories and mismatched pairs under the
+frozen reference, and of the pairs under the policy; then the engine takes the loss as for SFT. The reference is the
+checkpoint that training started from, also after a resume: with a fresh LoRA adapter the same weights with the adapter
+off, otherwise a second engine, whose weights wait in the host's memory.
 """
 
 from collections.abc import Iterable, Mapping

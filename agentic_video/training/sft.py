@@ -1,7 +1,6 @@
 """verl's SFT trainer with a frozen vision tower, hidden spans, and an error for a batch that never fills.
 
-Started on every device by torchrun: ``python -m torch.distributed.run ... -m agentic_video.training.sft
---config-dir recipes/<system>/config --config-name sft``. Everything else is stock verl, configured.
+Started on every device by torchrun: ``-m agentic_video.training.sft --config-dir ... --config-name sft``.
 """
 
 from typing import Any

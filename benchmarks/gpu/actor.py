@@ -20,42 +20,30 @@ CPU_KEYS = (
     "actor_rollout_ref.actor.use_torch_compile=False",
     "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
 )
-"""What differs from the cluster's config where there is no GPU."""
+"""Overrides of the cluster's config where there is no GPU."""
 
 
 @dataclass(frozen=True)
 class ActorSetting:
-    """How an actor is built.
+    """Settings of an actor."""
 
-    Attributes:
-        model: Folder of its checkpoint.
-        device: ``cuda`` or ``cpu``.
-        tokens: Most tokens of a micro-batch.
-        dtype: What it computes in: ``bfloat16`` (float32 master weights beside it, as in the recipes) or ``float32``.
-        fused: verl's fused kernels (``actor_rollout_ref.model.use_fused_kernels``).
-        lora_rank: Of adapters in the language model; 0 trains all weights. With adapters the base weights are bfloat16.
-        checkpointing: Gradient checkpointing, as in the recipes.
-        entropy: The weight of the entropy in the loss; above 0 the entropy's gradient is computed too.
-        learning_rate: Of AdamW.
-        attention: ``flash_attention_2`` (which also packs sequences) or ``sdpa``; empty: what is installed.
-        recipe: Whose ``cluster.yaml`` it is.
-    """
-
-    model: Path
-    device: str
-    tokens: int
+    model: Path  # folder of its checkpoint
+    device: str  # ``cuda`` or ``cpu``
+    tokens: int  # most tokens of a micro-batch
+    # what it computes in: ``bfloat16`` (with float32 master weights, as in the recipes) or ``float32``
     dtype: str = "bfloat16"
-    fused: bool = False
+    fused: bool = False  # verl's fused kernels (``actor_rollout_ref.model.use_fused_kernels``)
+    # of adapters in the language model; 0 trains all weights. With adapters the base weights are bfloat16
     lora_rank: int = 0
-    checkpointing: bool = True
-    entropy: float = 1e-3
-    learning_rate: float = 1e-6
-    attention: str = ""
-    recipe: str = "videozoomer"
+    checkpointing: bool = True  # gradient checkpointing, as in the recipes
+    entropy: float = 1e-3  # the weight of the entropy in the loss; above 0 the entropy's gradient is computed too
+    learning_rate: float = 1e-6  # of AdamW
+    attention: str = ""  # ``flash_attention_2`` (which also packs sequences) or ``sdpa``; empty: what is installed
+    recipe: str = "videozoomer"  # whose ``cluster.yaml`` it is
 
     @property
     def attends_with(self) -> str:
-        """The attention that is used: flash attention computes neither float32 nor on a CPU."""
+        """The attention in use: flash attention computes neither float32 nor on a CPU."""
         if self.attention:
             return self.attention
         able = self.device == "cuda" and self.dtype != "float32" and has_flash_attention()
@@ -63,7 +51,7 @@ class ActorSetting:
 
     def overrides(self) -> list[str]:
         """Hydra overrides of the recipe's cluster config."""
-        from agentic_video.launch.handover import quoted
+        from agentic_video.config.overrides import quoted
 
         actor = "actor_rollout_ref.actor"
         short = {"bfloat16": "bf16", "float32": "fp32"}[self.dtype]
@@ -90,7 +78,7 @@ class ActorSetting:
         return keys + (list(CPU_KEYS) if self.device == "cpu" else [])
 
     def config(self) -> Any:
-        """The whole block ``actor_rollout_ref``, as verl's worker gets it."""
+        """The whole block ``actor_rollout_ref``, resolved."""
         from omegaconf import OmegaConf
 
         from agentic_video.config.compose import compose_recipe
@@ -100,11 +88,7 @@ class ActorSetting:
 
 
 class Actor:
-    """verl's actor in this process.
-
-    Args:
-        setting: How it is built.
-    """
+    """verl's actor in this process."""
 
     def __init__(self, setting: ActorSetting):
         join_alone()
@@ -121,12 +105,7 @@ class Actor:
         self.processor, self.tokenizer = model.processor, model.tokenizer
 
     def batch(self, episodes: Sequence[Episode], shown: Sequence[Sequence[Any]] | None = None) -> Any:
-        """A batch with the fields that verl's agent-loop workers make (``agent_loop_tq.py:183``).
-
-        Args:
-            episodes: Of the batch.
-            shown: Images and clips of each; None: its images.
-        """
+        """Make a batch with the fields of verl's agent-loop workers (``agent_loop_tq.py:183``)."""
         import torch
         from verl.utils import tensordict_utils as tu
 
@@ -135,22 +114,22 @@ class Actor:
 
         rows: dict[str, list[Any]] = {"position_ids": [], "multi_modal_inputs": []}
         if shown is None:
-            shown = [[Frame(at, float(at), image) for at, image in enumerate(one.images)] for one in episodes]
+            shown = [[Frame(at, float(at), image) for at, image in enumerate(episode.images)] for episode in episodes]
         for episode, visuals in zip(episodes, shown, strict=True):
             ids = torch.tensor(episode.ids, dtype=torch.int64)
             positions, inputs = model_inputs(self.processor, ids, visuals)
             rows["position_ids"].append(positions)
             rows["multi_modal_inputs"].append(inputs)
         fields = {
-            "prompts": [one.prompt for one in episodes],
-            "responses": [one.response for one in episodes],
-            "response_mask": [one.mask for one in episodes],
-            "loss_mask": [one.mask for one in episodes],
-            "input_ids": [one.ids for one in episodes],
+            "prompts": [episode.prompt for episode in episodes],
+            "responses": [episode.response for episode in episodes],
+            "response_mask": [episode.mask for episode in episodes],
+            "loss_mask": [episode.mask for episode in episodes],
+            "input_ids": [episode.ids for episode in episodes],
         }
         nested = {
             name: torch.nested.as_nested_tensor(
-                [torch.tensor(one, dtype=torch.int64) for one in values], layout=torch.jagged
+                [torch.tensor(sequence, dtype=torch.int64) for sequence in values], layout=torch.jagged
             )
             for name, values in fields.items()
         }
@@ -158,11 +137,7 @@ class Actor:
         return tu.get_tensordict({**nested, "multi_modal_inputs": rows["multi_modal_inputs"]})
 
     def log_probs(self, batch: Any) -> list[Any]:
-        """What verl's actor says of each response, as ``trainer_base.py:1658`` asks for it.
-
-        Returns:
-            A tensor of shape (response,) for each sequence; what the model didn't say has a value too.
-        """
+        """Score each response as ``trainer_base.py:1658`` does: one tensor of shape (response,) a sequence."""
         from verl.utils import tensordict_utils as tu
         from verl.workers.utils.padding import response_from_nested
 
@@ -172,20 +147,21 @@ class Actor:
         return list(response_from_nested(output["log_probs"].cpu(), batch["response_mask"]).unbind())
 
     def with_targets(self, batch: Any, old: Sequence[Any], advantages: Sequence[float]) -> Any:
-        """The batch with what the loss needs: the policy before the update, the same as reference, and advantages."""
+        """Add what the loss needs: the policy before the update, the same as reference, and advantages."""
         import torch
 
         data = batch.copy()
-        old_nested = torch.nested.as_nested_tensor([one.float() for one in old], layout=torch.jagged)
+        old_nested = torch.nested.as_nested_tensor([values.float() for values in old], layout=torch.jagged)
         data["old_log_probs"] = old_nested
         data["ref_log_prob"] = old_nested.clone()
         data["advantages"] = torch.nested.as_nested_tensor(
-            [torch.full((len(one),), value) for one, value in zip(old, advantages, strict=True)], layout=torch.jagged
+            [torch.full((len(values),), value) for values, value in zip(old, advantages, strict=True)],
+            layout=torch.jagged,
         )
         return data
 
     def update(self, data: Any) -> dict[str, float]:
-        """One optimizer step on a batch, as ``trainer_base.py:1827`` asks for it; its metrics."""
+        """Take one optimizer step on a batch, as ``trainer_base.py:1827`` does, and return its metrics."""
         from verl.utils import tensordict_utils as tu
 
         data = data.copy()
@@ -204,7 +180,7 @@ class Actor:
         return {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait for the device."""
         if self.setting.device == "cuda":
             self._torch.cuda.synchronize()
 
@@ -252,7 +228,7 @@ def _number(value: Any) -> float | None:
     if hasattr(value, "aggregate"):
         value = value.aggregate()
     if isinstance(value, list | tuple):
-        numbers = [one for one in map(_number, value) if one is not None]
+        numbers = [number for number in map(_number, value) if number is not None]
         return math.fsum(numbers) / len(numbers) if numbers else None
     try:
         return float(value)

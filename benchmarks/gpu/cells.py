@@ -1,4 +1,4 @@
-"""What is measured: each cell is a measurement with its parameters, and what has to hold for it to pass."""
+"""The measured cells: each is a measurement with its parameters, and what has to hold for it to pass."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,28 +9,23 @@ from benchmarks.gpu import measure, toyworld
 
 Result = Mapping[str, Any]
 Check = Callable[[Result], str]
-"""What is wrong with a result; empty when nothing is."""
+"""The problem of a result; empty if it is as it must be."""
+
+
+LIMIT_S = 300.0
+"""Default time limit of a cell."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement.
+    """One measurement."""
 
-    Attributes:
-        name: Of the cell; what comes before the first ``-`` is its group.
-        make: Called with a scratch folder, the device and ``parameters``.
-        parameters: Plain data.
-        check: Whether the result is as it must be.
-        seconds: Time limit.
-        long: Only with ``--full``.
-    """
-
-    name: str
-    make: Callable[..., dict[str, Any]]
-    parameters: Mapping[str, Any]
-    check: Check = field(default=lambda result: "")
-    seconds: float = 300.0
-    long: bool = False
+    name: str  # of the cell; what comes before the first ``-`` is its group
+    make: Callable[..., dict[str, Any]]  # called with a scratch folder, the device and ``parameters``
+    parameters: Mapping[str, Any]  # plain data
+    check: Check = field(default=lambda result: "")  # whether the result is as it must be
+    seconds: float = LIMIT_S  # time limit
+    long: bool = False  # only with ``--full``
 
     @property
     def group(self) -> str:
@@ -39,7 +34,7 @@ class Cell:
 
 
 def agrees(result: Result) -> str:
-    """Rollout and actor say the same."""
+    """Rollout and actor give the same probabilities."""
     if result["agrees"]:
         return ""
     log = f"of logarithms {result['mean_log']:.2g}"
@@ -47,7 +42,7 @@ def agrees(result: Result) -> str:
 
 
 def learns(result: Result) -> str:
-    """Losses and gradients are finite, and what was rewarded became likelier."""
+    """Losses and gradients are finite, and rewarded tokens became more likely."""
     for depth in result["depths"]:
         values = [*depth["loss"], *depth["grad_norm"], *depth["log_prob"]]
         if not all(value is not None and math.isfinite(value) for value in values):
@@ -77,7 +72,7 @@ def reuses_prefix(result: Result) -> str:
 
 
 def wakes_as_it_slept(result: Result) -> str:
-    """The engine says the same as before it slept, with its adapter where it has one."""
+    """The engine answers as before it slept, with its adapter where it has one."""
     if result["lora_rank"] and result["adapter"] < 1e-2:
         return f"the adapter changes log-probabilities by {result['adapter']:.2g} only"
     if not result["difference"] < 1e-1:
@@ -98,54 +93,72 @@ def agreement_cell(name: str, **parameters: Any) -> Cell:
     return Cell(f"agreement-{name}", measure.agreement, parameters, agrees)
 
 
+def patchify_cells() -> list[Cell]:
+    """Cells of :func:`measure.patchify_frames`."""
+    models = {"qwen2.5": "tiny", "qwen3": "tiny-qwen3"}
+    return [
+        Cell(f"patchify-{name}", measure.patchify_frames, {"model": model, "images": [64, 128]}, equal_patches)
+        for name, model in models.items()
+    ]
+
+
+def encoder_cell(name: str, model: str, batches: Sequence[int], **parameters: Any) -> Cell:
+    """A cell of :func:`measure.encoder_batches`."""
+    return Cell(f"encoder-{name}", measure.encoder_batches, {"model": model, "batches": list(batches), **parameters})
+
+
+def sleep_cell(name: str, **parameters: Any) -> Cell:
+    """A cell of :func:`measure.sleep_and_wake`."""
+    return Cell(f"sleep-{name}", measure.sleep_and_wake, parameters, wakes_as_it_slept)
+
+
+def actor_cell(name: str, seconds: float = LIMIT_S, long: bool = False, **parameters: Any) -> Cell:
+    """A cell of :func:`measure.actor_update`."""
+    return Cell(f"actor-{name}", measure.actor_update, parameters, learns, seconds, long)
+
+
+def vllm_cell(name: str, seconds: float = LIMIT_S, long: bool = False, **parameters: Any) -> Cell:
+    """A cell of :func:`measure.vllm_turns`."""
+    return Cell(f"vllm-{name}", measure.vllm_turns, parameters, reuses_prefix, seconds, long)
+
+
 LENGTHS = ((16_384, 64), (24_576, 128), (32_768, 128), (53_248, 128))
 """Tokens and images of a sequence. 53,248: VideoZoomer's ``max_model_len``; EVA, FrameThinker, FrameMind and VideoBrain
 are between 16 and 40 thousand (docs/fidelity.md)."""
 
 
 def actor_cells(layers: Sequence[int]) -> list[Cell]:
-    """Cells of :func:`measure.actor_update`.
-
-    Args:
-        layers: Depths of the 7B model that trains all weights.
-    """
-    cells = []
-    for tokens, images in LENGTHS:
-        for fused in (False, True):
-            name = f"actor-7b-{tokens // 1024}k{'-fused' if fused else ''}"
-            parameters = {"model": "qwen2.5-vl-7b", "tokens": tokens, "images": images, "layers": list(layers)}
-            cells.append(
-                Cell(
-                    name,
-                    measure.actor_update,
-                    {**parameters, "fused": fused, "learning_rate": 1e-4},
-                    learns,
-                    long=tokens in (24_576, 32_768) and not fused,
-                )
-            )
-    lora = {"fused": True, "lora_rank": 64, "learning_rate": 1e-4}
-    for name, model, depth in (("7b", "qwen2.5-vl-7b", 28), ("qwen3-8b", "qwen3-vl-8b", 4)):
-        cells.append(
-            Cell(
-                f"actor-{name}-24k-lora-fused",
-                measure.actor_update,
-                {"model": model, "tokens": 24_576, "images": 128, "layers": [depth], **lora},
-                learns,
-                seconds=420.0,
-                long=depth > 4,
-            )
+    """Cells of :func:`measure.actor_update`; ``layers`` are depths of the 7B model that trains all weights."""
+    trained: dict[str, Any] = {"model": "qwen2.5-vl-7b", "layers": list(layers), "learning_rate": 1e-4}
+    cells = [
+        actor_cell(
+            f"7b-{tokens // 1024}k{'-fused' if fused else ''}",
+            long=tokens in (24_576, 32_768) and not fused,
+            **trained,
+            tokens=tokens,
+            images=images,
+            fused=fused,
         )
-    return cells
+        for tokens, images in LENGTHS
+        for fused in (False, True)
+    ]
+    lora: dict[str, Any] = {"fused": True, "lora_rank": 64, "learning_rate": 1e-4, "tokens": 24_576, "images": 128}
+    return [
+        *cells,
+        actor_cell("7b-24k-lora-fused", 420.0, True, model="qwen2.5-vl-7b", layers=[28], **lora),
+        actor_cell("qwen3-8b-24k-lora-fused", 420.0, model="qwen3-vl-8b", layers=[4], **lora),
+    ]
 
 
 def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
-    """What is measured on a GPU, what is quick and certain first."""
-    real = {"layers": 2, "vision_layers": 8, "images": 8}
+    """Cells of a GPU, the quick and certain ones first."""
+    small = {"layers": 2, "vision_layers": 8}
+    real = {**small, "images": 8}
+    many: dict[str, Any] = {"episodes": 8, "needs_gib": 40.0}
     return [
-        Cell("patchify-qwen2.5", measure.patchify_frames, {"model": "tiny", "images": [64, 128]}, equal_patches),
-        Cell("patchify-qwen3", measure.patchify_frames, {"model": "tiny-qwen3", "images": [64, 128]}, equal_patches),
-        Cell("encoder-tiny", measure.encoder_batches, {"model": "tiny", "batches": [8, 32, 128]}),
-        Cell("encoder-siglip2", measure.encoder_batches, {"model": "ViT-B-16-SigLIP2", "batches": [8, 32, 128]}),
+        *patchify_cells(),
+        encoder_cell("tiny", "tiny", [8, 32, 128]),
+        encoder_cell("siglip2", "ViT-B-16-SigLIP2", [8, 32, 128]),
         agreement_cell("tiny-float32", model="tiny", dtype="float32"),
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16"),
         agreement_cell("tiny-bfloat16-fused", model="tiny", dtype="bfloat16", fused=True),
@@ -154,52 +167,27 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
         agreement_cell("7b-float32", model="qwen2.5-vl-7b", dtype="float32", **real),
         agreement_cell("qwen3-8b-bfloat16", model="qwen3-vl-8b", dtype="bfloat16", **real),
         agreement_cell("qwen3-8b-float32", model="qwen3-vl-8b", dtype="float32", **real),
-        Cell("sleep-tiny", measure.sleep_and_wake, {"model": "tiny"}, wakes_as_it_slept),
-        Cell("sleep-tiny-qwen3", measure.sleep_and_wake, {"model": "tiny-qwen3"}, wakes_as_it_slept),
-        Cell("sleep-tiny-lora", measure.sleep_and_wake, {"model": "tiny", "lora_rank": 8}, wakes_as_it_slept),
-        Cell(
-            "sleep-qwen3-8b-lora",
-            measure.sleep_and_wake,
-            {"model": "qwen3-vl-8b", "lora_rank": 8, "layers": 2, "vision_layers": 8},
-            wakes_as_it_slept,
-        ),
+        sleep_cell("tiny", model="tiny"),
+        sleep_cell("tiny-qwen3", model="tiny-qwen3"),
+        sleep_cell("tiny-lora", model="tiny", lora_rank=8),
+        sleep_cell("qwen3-8b-lora", model="qwen3-vl-8b", lora_rank=8, **small),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 3}, job_agrees, seconds=540.0),
         *actor_cells(layers),
-        Cell(
-            "vllm-7b-64",
-            measure.vllm_turns,
-            {"model": "qwen2.5-vl-7b", "images": [64, 32, 32], "episodes": 8, "needs_gib": 40.0},
-            reuses_prefix,
-            seconds=420.0,
-        ),
-        Cell(
-            "vllm-7b-128",
-            measure.vllm_turns,
-            {"model": "qwen2.5-vl-7b", "images": [128, 64, 64], "episodes": 8, "needs_gib": 40.0},
-            reuses_prefix,
-            seconds=420.0,
-            long=True,
-        ),
-        Cell(
-            "vllm-qwen3-8b-64",
-            measure.vllm_turns,
-            {"model": "qwen3-vl-8b", "images": [64, 32, 32], "episodes": 8, "needs_gib": 40.0},
-            reuses_prefix,
-            seconds=420.0,
-            long=True,
-        ),
+        vllm_cell("7b-64", 420.0, model="qwen2.5-vl-7b", images=[64, 32, 32], **many),
+        vllm_cell("7b-128", 420.0, True, model="qwen2.5-vl-7b", images=[128, 64, 64], **many),
+        vllm_cell("qwen3-8b-64", 420.0, True, model="qwen3-vl-8b", images=[64, 32, 32], **many),
     ]
 
 
 def cpu_cells() -> list[Cell]:
-    """The same measurements, small: they try the code here, and say nothing about a GPU."""
-    small = {"episodes": 2, "images": 2, "words": 12, "says": 12}
-    actor = {"model": "tiny", "tokens": 512, "images": 6, "layers": [2, 4], "dtype": "float32", "learning_rate": 1e-3}
+    """The same measurements, small: they try the code and say nothing about a GPU."""
+    small: dict[str, Any] = {"episodes": 2, "images": 2, "words": 12, "says": 12}
+    actor: dict[str, Any] = {"model": "tiny", "tokens": 512, "images": 6, "layers": [2, 4], "learning_rate": 1e-3}
+    turns: dict[str, Any] = {"images": [16, 8, 8], "episodes": 2, "words": 64, "says": 16, "tokens": 2048}
     return [
-        Cell("patchify-qwen2.5", measure.patchify_frames, {"model": "tiny", "images": [64, 128]}, equal_patches),
-        Cell("patchify-qwen3", measure.patchify_frames, {"model": "tiny-qwen3", "images": [64, 128]}, equal_patches),
-        Cell("encoder-tiny", measure.encoder_batches, {"model": "tiny", "batches": [8, 32], "frames": 64}),
-        Cell("encoder-siglip2", measure.encoder_batches, {"model": "ViT-B-16-SigLIP2", "batches": [4], "frames": 8}),
+        *patchify_cells(),
+        encoder_cell("tiny", "tiny", [8, 32], frames=64),
+        encoder_cell("siglip2", "ViT-B-16-SigLIP2", [4], frames=8),
         agreement_cell("tiny-float32", model="tiny", dtype="float32", **small),
         agreement_cell("tiny-float32-fused", model="tiny", dtype="float32", fused=True, **small),
         agreement_cell("tiny-qwen3-float32-fused", model="tiny-qwen3", dtype="float32", fused=True, **small),
@@ -207,32 +195,12 @@ def cpu_cells() -> list[Cell]:
         agreement_cell(
             "7b-float32", model="qwen2.5-vl-7b", dtype="float32", layers=1, vision_layers=1, turns=2, **small
         ),
-        Cell(
-            "sleep-tiny-lora",
-            measure.sleep_and_wake,
-            {"model": "tiny", "lora_rank": 8, "dtype": "float32"},
-            wakes_as_it_slept,
-        ),
-        Cell("actor-tiny", measure.actor_update, actor, learns),
-        Cell("actor-tiny-fused", measure.actor_update, {**actor, "fused": True}, learns),
-        Cell("actor-tiny-lora-fused", measure.actor_update, {**actor, "fused": True, "lora_rank": 8}, learns),
-        Cell("actor-tiny-bfloat16", measure.actor_update, {**actor, "dtype": "bfloat16"}, learns),
-        Cell(
-            "vllm-tiny",
-            measure.vllm_turns,
-            {
-                "model": "tiny",
-                "images": [16, 8, 8],
-                "episodes": 2,
-                "words": 64,
-                "says": 16,
-                "dtype": "float32",
-                "tokens": 2048,
-                "batched_tokens": 2048,
-                "eager": True,
-            },
-            reuses_prefix,
-        ),
+        sleep_cell("tiny-lora", model="tiny", lora_rank=8, dtype="float32"),
+        actor_cell("tiny", dtype="float32", **actor),
+        actor_cell("tiny-fused", dtype="float32", fused=True, **actor),
+        actor_cell("tiny-lora-fused", dtype="float32", fused=True, lora_rank=8, **actor),
+        actor_cell("tiny-bfloat16", dtype="bfloat16", **actor),
+        vllm_cell("tiny", model="tiny", dtype="float32", batched_tokens=2048, eager=True, **turns),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 2}, job_agrees, seconds=900.0, long=True),
     ]
 

@@ -12,13 +12,7 @@ from agentic_video.video.retrieval.encoder import ClipEncoder
 
 
 def random_clip(folder: Path, model: str, device: str) -> tuple[ClipEncoder, Any, int]:
-    """An encoder whose weights are random.
-
-    Args:
-        folder: Gets a folder of the model's name.
-        model: ``tiny``: the toy world's shapes. Else a name of open_clip's, whose vision tower it has; the text tower's
-            vocabulary is a small one, since only frames are measured.
-        device: Where it runs.
+    """Load an encoder of random weights: the toy world's (``tiny``), or one of open_clip's vision towers.
 
     Returns:
         The encoder, its network, and the side of its pictures in pixels.

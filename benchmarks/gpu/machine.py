@@ -1,25 +1,24 @@
-"""What the machine has, and what a cell needs of it."""
+"""Facts about the machine, and what a cell requires of it."""
 
 import importlib.util
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agentic_video.utils.cuda import driver_version
 from agentic_video.utils.errors import SetupError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PACKAGES = ("torch", "transformers", "vllm", "verl", "ray", "flash-attn", "open_clip_torch", "tensordict", "triton")
-"""Whose versions are noted beside the figures."""
+"""Packages whose versions are noted with the figures."""
 
 
 class Skip(Exception):
@@ -27,7 +26,7 @@ class Skip(Exception):
 
 
 def run_script(main: Callable[[], int]) -> NoReturn:
-    """End the process with a command line's status; 2, and one line, where what was asked for can't be done."""
+    """End the process with a command line's status; 2 and one line for a request that can't be met."""
     try:
         sys.exit(main())
     except SetupError as error:
@@ -37,7 +36,7 @@ def run_script(main: Callable[[], int]) -> NoReturn:
 
 @cache
 def has_flash_attention() -> bool:
-    """Whether flash-attn can be imported: one that was built for another torch is installed and can't."""
+    """Return True if flash-attn can be imported; one built for another torch can't."""
     if importlib.util.find_spec("flash_attn") is None:
         return False
     try:
@@ -56,33 +55,25 @@ def package_version(name: str) -> str:
 
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result."""
+    """Call a function in this process."""
     return function(*arguments)
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result, from a process of its own; what it raises is raised here."""
+    """Call a function in a process of its own; what it raises is raised here."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def require(*modules: str) -> None:
-    """Make sure that modules can be found.
-
-    Raises:
-        Skip: One can't.
-    """
+    """Raise Skip unless all modules are installed."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise Skip(f"{module} isn't installed")
 
 
 def require_memory(device: str, gib: float) -> None:
-    """Make sure that the device is large enough.
-
-    Raises:
-        Skip: It isn't.
-    """
+    """Raise Skip unless the GPU has enough free memory."""
     if device != "cuda":
         return
     import torch
@@ -92,43 +83,31 @@ def require_memory(device: str, gib: float) -> None:
         raise Skip(f"needs about {gib:.0f} GiB of GPU memory; {free / 2**30:.0f} of {total / 2**30:.0f} GiB are free")
 
 
-@dataclass(frozen=True)
-class Device:
-    """What is measured on.
-
-    Attributes:
-        kind: ``cuda`` or ``cpu``.
-        name: The GPU's, or the processor's.
-        memory: Bytes of the GPU; of the host on a CPU.
-        driver: Version of NVIDIA's driver; empty on a CPU.
-    """
-
-    kind: str
-    name: str
-    memory: int
-    driver: str = ""
-
-
-def find_device(asked: str) -> Device:
-    """The device that is asked for, or with ``auto`` a GPU where torch sees one.
-
-    Raises:
-        Skip: A GPU is asked for, and torch sees none; the message has the driver's version.
-    """
+def find_device(asked: str) -> dict[str, Any]:
+    """Facts about the device that is asked for, or with ``auto`` a GPU if torch sees one; raises Skip without one."""
+    import psutil
     import torch
 
+    driver = driver_version()
     if asked == "cuda" and not torch.cuda.is_available():
         raise Skip(
-            f"torch {torch.__version__} sees no GPU (driver: {driver_version() or 'none'}; CUDA {torch.version.cuda} "
-            "needs a driver of 580 or newer)"
+            f"torch {torch.__version__} sees no GPU (driver: {driver or 'none'}; CUDA {torch.version.cuda} needs a "
+            "driver of 580 or newer)"
         )
-    if asked != "cpu" and torch.cuda.is_available():
+    if on_gpu := asked != "cpu" and torch.cuda.is_available():
         # A process that has asked the GPU itself holds memory of it until it ends.
         name, memory = alone(_properties)
-        return Device("cuda", name, memory, driver_version())
-    import psutil
-
-    return Device("cpu", f"{processor()}, {os.cpu_count()} cores", psutil.virtual_memory().total)
+    else:
+        name, memory = f"{processor()}, {os.cpu_count()} cores", psutil.virtual_memory().total
+    return {
+        "device": "cuda" if on_gpu else "cpu",
+        "name": name,
+        "memory_gib": round(memory / 2**30, 1),
+        "driver": driver if on_gpu else "",
+        "cuda": torch.version.cuda if on_gpu else None,
+        "python": platform.python_version(),
+        "packages": {name: package_version(name) for name in PACKAGES},
+    }
 
 
 def _properties() -> tuple[str, int]:
@@ -143,30 +122,4 @@ def processor() -> str:
     """Name of the machine's processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def driver_version() -> str:
-    """Version of NVIDIA's driver; empty where there is none."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.strip().splitlines()[0] if said.returncode == 0 and said.stdout.strip() else ""
-
-
-def facts(device: Device) -> dict[str, Any]:
-    """What the figures depend on, as plain data."""
-    import torch
-
-    return {
-        "device": device.kind,
-        "name": device.name,
-        "memory_gib": round(device.memory / 2**30, 1),
-        "driver": device.driver,
-        "cuda": torch.version.cuda if device.kind == "cuda" else None,
-        "python": platform.python_version(),
-        "packages": {name: package_version(name) for name in PACKAGES},
-    }
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -22,13 +22,13 @@ from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpo
 from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
-"""Width and height of the tiny model's frames: what it knows is a few tokens large."""
+"""Width and height of the tiny model's frames."""
 
 LIMITS = {"float32": (1e-4, 0.999), "bfloat16": (2e-2, 0.99)}
-"""Most mean difference of probabilities and least Pearson correlation of rollout and actor: float32's are those that
-the e2e tests hold runs to; bfloat16 has 8 bits, so that equal computations in another order differ by about 1 %."""
+"""Highest mean difference of probabilities and lowest Pearson correlation of rollout and actor. float32's are those of
+the end-to-end tests; bfloat16 has 8 bits, so that equal computations in another order differ by about 1 %."""
 MOST_LOG = {"float32": 5e-3, "bfloat16": 1e-1}
-"""Most mean difference of log-probabilities."""
+"""Highest mean difference of log-probabilities."""
 SPREAD = 2.0
 """Standard deviation of the logits of models that agreement is measured with."""
 
@@ -36,11 +36,11 @@ SPREAD = 2.0
 def checkpoint_of(
     scratch: Path, model: str, dtype: str, device: str, layers: int | None, vision_layers: int | None, **more: Any
 ) -> Path:
-    """A checkpoint of random weights in the scratch folder, made once."""
+    """Write a checkpoint of random weights into the scratch folder, once."""
     parts = [
         model,
         dtype,
-        *(str(one) for one in (layers, vision_layers) if one),
+        *(str(depth) for depth in (layers, vision_layers) if depth),
         *(f"{k}-{v}" for k, v in more.items()),
     ]
     name = "-".join(parts)
@@ -55,19 +55,14 @@ def frame_of(model: str) -> tuple[int, int]:
 
 
 def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float]:
-    """How far two lists of log-probabilities of the same tokens are apart, as verl's metrics have it
+    """Difference of two lists of log-probabilities of the same tokens, as verl's metrics have it
     (``training/rollout_probs_diff_*``, ``training/rollout_actor_probs_pearson_corr``).
 
-    Returns:
-        ``mean`` and ``max`` of the differences of the probabilities, their ``pearson`` correlation (of the
-        log-probabilities, ``pearson_log``, too: random models say everything with small probabilities), and ``tokens``.
-
-    Raises:
-        ValueError: One of them isn't finite.
+    Random models give every token a small probability, so log-probabilities are compared too.
     """
     if not all(map(math.isfinite, [*rollout, *actor])):
         raise ValueError("a log-probability isn't finite")
-    left, right = [math.exp(one) for one in rollout], [math.exp(one) for one in actor]
+    left, right = [math.exp(value) for value in rollout], [math.exp(value) for value in actor]
     differences = [abs(a - b) for a, b in zip(left, right, strict=True)]
     return {
         "tokens": len(differences),
@@ -80,40 +75,22 @@ def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float
 
 
 def agreement(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    dtype: str,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    episodes: int = 4,
-    turns: int = 3,
-    images: int = 8,
-    words: int = 24,
-    says: int = 24,
-    fused: bool = False,
-    memory: float = 0.4,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    dtype: str,  # of both
+    layers: int | None = None,  # of the language model
+    vision_layers: int | None = None,  # of the vision tower
+    episodes: int = 4,  # how many
+    turns: int = 3,  # of each
+    images: int = 8,  # frames of a turn
+    words: int = 24,  # tokens of text shown in a turn
+    says: int = 24,  # tokens of a reply
+    fused: bool = False,  # verl's fused kernels in the actor
+    memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
-    """Rollout and actor give the same log-probabilities for the rollout's own words.
-
-    vLLM plays episodes with images in every turn; then verl's actor, built from the same checkpoint by the recipe's
-    cluster config, says how likely each word was.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        dtype: Of both.
-        layers: Of the language model.
-        vision_layers: Of the vision tower.
-        episodes: How many.
-        turns: Of each.
-        images: Frames of a turn.
-        words: Tokens of text shown in a turn.
-        says: Tokens of a reply.
-        fused: verl's fused kernels in the actor.
-        memory: Share of the GPU that vLLM takes.
+    """Score vLLM's own tokens, of episodes with images in every turn, with verl's actor of the same checkpoint.
 
     Returns:
         :func:`compare`'s figures; ``agrees``: whether they are within :data:`LIMITS` and :data:`MOST_LOG`.
@@ -162,49 +139,26 @@ def agreement(
 
 
 def actor_update(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    tokens: int,
-    images: int,
-    layers: Sequence[int],
-    fused: bool = False,
-    lora_rank: int = 0,
-    dtype: str = "bfloat16",
-    vision_layers: int | None = None,
-    sequences: int = 1,
-    steps: int = 2,
-    gpus: int = 16,
-    recipe: str = "videozoomer",
-    learning_rate: float = 1e-6,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    tokens: int,  # of a sequence
+    images: int,  # of a sequence
+    layers: Sequence[int],  # depths of the language model, the smallest first; those that don't fit are left out
+    fused: bool = False,  # verl's fused kernels
+    lora_rank: int = 0,  # 0 trains all weights
+    dtype: str = "bfloat16",  # what it computes in
+    vision_layers: int | None = None,  # depth of the vision tower; None: the whole
+    sequences: int = 1,  # of a batch; each is a micro-batch
+    steps: int = 2,  # timed steps, after one that isn't
+    gpus: int = 16,  # for how many the memory of a whole model is reckoned
+    recipe: str = "videozoomer",  # whose ``cluster.yaml`` the settings are
+    learning_rate: float = 1e-6,  # of AdamW
 ) -> dict[str, Any]:
     """Memory and time of an optimizer step on sequences of the papers' length, by depth of the model.
 
-    With two depths, what a layer takes is their difference; :func:`whole_model` goes on from there.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        tokens: Of a sequence.
-        images: Of a sequence.
-        layers: Depths of the language model, the smallest first; those that don't fit are left out.
-        fused: verl's fused kernels.
-        lora_rank: 0 trains all weights.
-        dtype: What it computes in.
-        vision_layers: Depth of the vision tower; None: the whole.
-        sequences: Of a batch; each is a micro-batch.
-        steps: Timed steps, after one that isn't.
-        gpus: For how many the memory of a whole model is reckoned.
-        recipe: Whose ``cluster.yaml`` the settings are.
-        learning_rate: Of AdamW.
-
-    Returns:
-        ``depths``: what each depth took; ``whole``: reckoned for the whole model.
-
-    Raises:
-        Skip: Not even the smallest depth fits.
+    Depths that don't fit are left out. Two depths give the cost of a layer, from which :func:`whole_model` reckons.
     """
     require("verl")
     depths: list[dict[str, Any]] = []
@@ -252,7 +206,7 @@ def one_depth(
     sequences: int,
     steps: int,
 ) -> dict[str, Any]:
-    """A depth of :func:`actor_update`."""
+    """Measure one depth of :func:`actor_update`."""
     folder = checkpoint_of(scratch, model, setting.dtype, device, depth, vision_layers)
     actor = Actor(replace(setting, model=folder))
     try:
@@ -278,7 +232,7 @@ def one_depth(
     finally:
         actor.close()
     seconds = min(run[0] for run in runs)
-    said = [[index for index, kept in enumerate(one.mask) if kept] for one in made]
+    said = [[index for index, kept in enumerate(episode.mask) if kept] for episode in made]
     before, after = (
         statistics.fmean(float(values[index]) for values, kept in zip(lists, said, strict=True) for index in kept)
         for lists in (old, new)
@@ -306,14 +260,8 @@ PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwe
 
 
 def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
-    """Bytes of a GPU at the worst moment of an update before the optimizer steps, by the planner's formulas.
-
-    Args:
-        setting: Of the actor; its sequences are as long as a micro-batch.
-        model: Of :data:`SHAPES`.
-        images: Frames of a micro-batch.
-        gpus: That share the model.
-    """
+    """Planner's bytes of a GPU at the worst moment of an update before the optimizer steps, where sequences are as long
+    as a micro-batch of so many images and the model is sharded over so many GPUs."""
     from agentic_video.config.compose import compose_recipe
     from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
     from agentic_video.planning.plan import update_moments
@@ -336,18 +284,10 @@ def planned_activations(setting: ActorSetting, model: str, images: int, gpus: in
 
 
 def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
-    """What the whole model would take on each of several GPUs, reckoned from two depths: linear in the layers.
+    """Reckon the whole model on each of several GPUs from two depths: linear in the layers.
 
-    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again that AdamW needs
-    meanwhile. FSDP shares all of it. Activations lie below that peak, so that nothing is measured of them: they are
-    the planner's.
-
-    Args:
-        activations: Bytes of a GPU at the worst moment before that step (:func:`planned_activations`).
-
-    Returns:
-        ``seconds`` of an update on one GPU; of each of ``gpus`` GPUs bytes that stay (``resident``), bytes while the
-        optimizer steps (``step``), and the larger of that and of ``activations`` (``peak``).
+    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again for AdamW. FSDP
+    shares all of it. Activations lie below that peak and aren't measured: they are the planner's.
     """
     small, large = depths[0], depths[-1]
     full, step = SHAPES[model].layers, large["layers"] - small["layers"]
@@ -376,46 +316,24 @@ def sum_of(parts: Mapping[str, int], layers: int) -> int:
 
 
 def vllm_turns(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    images: Sequence[int],
-    episodes: int,
-    words: int = 256,
-    says: int = 128,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    dtype: str = "bfloat16",
-    memory: float = 0.6,
-    tokens: int = 53_248,
-    batched_tokens: int = 16_384,
-    eager: bool = False,
-    needs_gib: float = 0.0,
+    model: str,  # of :data:`SHAPES` (vLLM's own random weights) or :data:`TINY`
+    images: Sequence[int],  # new frames of each turn
+    episodes: int,  # side by side; each has other frames
+    words: int = 256,  # tokens of text shown in a turn
+    says: int = 128,  # tokens of a reply
+    layers: int | None = None,  # of the language model; None: all
+    vision_layers: int | None = None,  # of the vision tower; None: all
+    dtype: str = "bfloat16",  # of the weights
+    memory: float = 0.6,  # share of the GPU that vLLM takes
+    tokens: int = 53_248,  # most tokens of a sequence
+    batched_tokens: int = 16_384,  # most tokens of a step
+    eager: bool = False,  # no CUDA graphs
+    needs_gib: float = 0.0,  # least free memory of the GPU
 ) -> dict[str, Any]:
-    """Seconds of each turn of episodes with many images, and what the prefix cache knew.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`SHAPES` (vLLM's own random weights) or :data:`TINY`.
-        images: New frames of each turn.
-        episodes: Side by side; each has other frames.
-        words: Tokens of text shown in a turn.
-        says: Tokens of a reply.
-        layers: Of the language model; None: all.
-        vision_layers: Of the vision tower; None: all.
-        dtype: Of the weights.
-        memory: Share of the GPU that vLLM takes.
-        tokens: Most tokens of a sequence.
-        batched_tokens: Most tokens of a step.
-        eager: No CUDA graphs.
-        needs_gib: Least free memory of the GPU.
-
-    Returns:
-        ``turns``: seconds, tokens that were there before and share of cached tokens by turn; ``kv_tokens``, the cache's
-        ``block`` and ``start_seconds``.
-    """
+    """Seconds and share of cached tokens in each turn of parallel episodes with many images."""
     require("vllm")
     require_memory(device, needs_gib)
     # Dummy weights of vLLM's CPU build give wrong image features; the tiny model is written anyway.
@@ -478,38 +396,22 @@ def vllm_turns(
 
 
 def sleep_and_wake(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda``; on a CPU there is no sleep, and the engine only answers twice
     *,
-    model: str,
-    lora_rank: int = 0,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    dtype: str = "bfloat16",
-    images: int = 4,
-    says: int = 16,
-    memory: float = 0.4,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    lora_rank: int = 0,  # of an adapter with which it answers; 0 for none
+    layers: int | None = None,  # of the language model
+    vision_layers: int | None = None,  # of the vision tower
+    dtype: str = "bfloat16",  # of the weights
+    images: int = 4,  # frames that it is shown
+    says: int = 16,  # tokens of a reply
+    memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
-    """An engine says after waking what it said before it fell asleep, though the memory that it gets back holds NaN.
+    """Compare an engine's replies before and after sleep, with NaN in the memory that it gets back.
 
-    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda``; on a CPU there is no sleep, and the engine only answers twice.
-        model: Of :data:`SHAPES` or :data:`TINY`.
-        lora_rank: Of an adapter with which it answers; 0 for none.
-        layers: Of the language model.
-        vision_layers: Of the vision tower.
-        dtype: Of the weights.
-        images: Frames that it is shown.
-        says: Tokens of a reply.
-        memory: Share of the GPU that vLLM takes.
-
-    Returns:
-        ``difference``: the largest one of the replies' log-probabilities, infinite where other tokens were said;
-        ``adapter``: the mean one between the model with and without its adapter; ``kept``: bytes that were kept;
-        ``slept``.
+    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters. On a CPU there
+    is no sleep, and the engine only answers twice.
     """
     require("vllm")
     folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
@@ -557,45 +459,32 @@ def sleep_and_wake(
 def patchify_frames(
     scratch: Path, device: str, *, model: str, images: Sequence[int], size: tuple[int, int] = FRAME, repeats: int = 5
 ) -> dict[str, Any]:
-    """uint8 frames become patches on the device: equal to the image processor's, and how long either takes.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: Of :data:`TINY`; both families' processors prepare as the published ones do.
-        images: Numbers of frames.
-        size: Their width and height.
-        repeats: The fastest of so many counts.
+    """Compare the patches that a rank of the trainer makes on its device with the image processor's on the CPU.
 
     Returns:
         ``counts``: by number of frames, seconds of ``processor`` and ``device`` (the copy to it included), and
-        ``max_difference`` of the patches in float32 (in bfloat16 too: what the model gets).
+        ``max_difference`` of the patches in float32.
     """
     import torch
     from transformers import AutoProcessor
 
-    from benchmarks.gpu.patchify import Patchifier
+    from agentic_video.training.inputs.model_inputs import image_patches
 
     folder = checkpoint_of(scratch, model, "float32", "cpu", None, None)
     processor = AutoProcessor.from_pretrained(folder).image_processor
-    patchifier = Patchifier.of(processor, device)
     rows = []
     for count in images:
-        frames = noise(count, size)
-        slow, wanted = fastest(partial(processor, images=frames, return_tensors="pt"), 2, "cpu")
-        stacked = torch.stack([torch.from_numpy(frame) for frame in frames])
-        fast, found = fastest(partial(patchifier, stacked), repeats, device)
-        reference, made = wanted["pixel_values"], found.cpu()
-        if reference.shape != made.shape:
-            raise ValueError(f"patches of shape {tuple(made.shape)}, the processor's are {tuple(reference.shape)}")
+        frames = {str(number): frame for number, frame in enumerate(noise(count, size))}
+        slow, wanted = fastest(partial(processor, images=list(frames.values()), return_tensors="pt"), 2, "cpu")
+        fast, found = fastest(partial(image_patches, processor, frames, device), repeats, device)
+        reference, made = wanted["pixel_values"], torch.cat(list(found.values())).cpu()
         rows.append(
             {
                 "images": count,
                 "processor_seconds": slow,
                 "device_seconds": fast,
                 "max_difference": float((reference - made).abs().max()),
-                "max_difference_bfloat16": float((reference.bfloat16().float() - made.bfloat16().float()).abs().max()),
-                "megabytes_uint8": stacked.nbytes / 1e6,
+                "megabytes_uint8": sum(frame.nbytes for frame in frames.values()) / 1e6,
                 "megabytes_patches": reference.nbytes / 1e6,
             }
         )
@@ -603,7 +492,7 @@ def patchify_frames(
 
 
 def fastest(call: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
-    """Seconds of the fastest of several calls after one that doesn't count, and what the last gave."""
+    """Seconds of the fastest of several calls after a warm-up, and the last result."""
     import torch
 
     def wait() -> None:
@@ -622,32 +511,20 @@ def fastest(call: Callable[[], Any], repeats: int, device: str) -> tuple[float, 
 
 
 def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """The function's results."""
+    """Call a function on each part."""
     return [function(part) for part in parts]
 
 
 def encoder_batches(
-    scratch: Path,
-    device: str,
+    scratch: Path,  # folder for checkpoints
+    device: str,  # ``cuda`` or ``cpu``
     *,
-    model: str,
-    batches: Sequence[int],
-    frames: int = 128,
-    size: tuple[int, int] = FRAME,
+    model: str,  # ``tiny``: the toy world's, untrained. Else one of open_clip's names, built with random weights
+    batches: Sequence[int],  # batch sizes
+    frames: int = 128,  # encoded at each
+    size: tuple[int, int] = FRAME,  # width and height that frames come in; the encoder asks for its own
 ) -> dict[str, Any]:
-    """Frames a second of the encoder that finds frames by text.
-
-    Args:
-        scratch: Folder for checkpoints.
-        device: ``cuda`` or ``cpu``.
-        model: ``tiny``: the toy world's, untrained. Else one of open_clip's names, built with random weights.
-        batches: Batch sizes.
-        frames: Encoded at each.
-        size: Width and height that frames come in; the encoder asks for its own.
-
-    Returns:
-        ``batches``: frames a second by batch size, prepared by the model's transform and all; and of the network alone.
-    """
+    """Frames a second of the encoder that finds frames by text, by batch size."""
     require("open_clip")
     import torch
 

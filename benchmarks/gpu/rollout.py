@@ -15,39 +15,23 @@ from benchmarks.gpu.sleeper import EXTENSION
 
 @dataclass(frozen=True)
 class RolloutSetting:
-    """How an engine is built: what ``rollout`` of a recipe's ``cluster.yaml`` sets, and verl adds
-    (``vllm_async_server.py:305``).
+    """Settings of an engine: those of a recipe's ``cluster.yaml`` and verl's (``vllm_async_server.py:305``)."""
 
-    Attributes:
-        model: Folder of its checkpoint.
-        device: ``cuda`` or ``cpu``.
-        dtype: ``bfloat16`` or ``float32``.
-        dummy: Random weights of vLLM's own; the checkpoint needs none.
-        tokens: Most tokens of a sequence.
-        batched_tokens: Most tokens of a step.
-        sequences: Most sequences at a time.
-        images: Most images of a sequence.
-        memory: Share of the GPU that vLLM takes.
-        eager: No CUDA graphs.
-        sleeps: The engine may sleep.
-        lora_rank: Of adapters that it serves; 0 for none.
-    """
-
-    model: Path
-    device: str
-    dtype: str = "bfloat16"
-    dummy: bool = False
-    tokens: int = 2048
-    batched_tokens: int = 2048
-    sequences: int = 8
-    images: int = 8
-    memory: float = 0.6
-    eager: bool = True
-    sleeps: bool = False
-    lora_rank: int = 0
+    model: Path  # folder of its checkpoint
+    device: str  # ``cuda`` or ``cpu``
+    dtype: str = "bfloat16"  # ``bfloat16`` or ``float32``
+    dummy: bool = False  # random weights of vLLM's own; the checkpoint needs none
+    tokens: int = 2048  # most tokens of a sequence
+    batched_tokens: int = 2048  # most tokens of a step
+    sequences: int = 8  # most sequences at a time
+    images: int = 8  # most images of a sequence
+    memory: float = 0.6  # share of the GPU that vLLM takes
+    eager: bool = True  # no CUDA graphs
+    sleeps: bool = False  # the engine may sleep
+    lora_rank: int = 0  # of adapters that it serves; 0 for none
 
     def arguments(self) -> dict[str, Any]:
-        """Of vLLM's engine."""
+        """Arguments of vLLM's engine."""
         return {
             "model": str(self.model),
             "dtype": self.dtype,
@@ -71,27 +55,16 @@ class RolloutSetting:
 
 @dataclass(frozen=True)
 class Said:
-    """A reply.
+    """A reply."""
 
-    Attributes:
-        ids: Its tokens.
-        log_probs: One for each.
-        cached: Tokens of the prompt that the prefix cache had.
-        seconds: Until it was whole.
-    """
-
-    ids: list[int]
-    log_probs: list[float]
-    cached: int
-    seconds: float
+    ids: list[int]  # its tokens
+    log_probs: list[float]  # one for each
+    cached: int  # tokens of the prompt that the prefix cache had
+    seconds: float  # until it was whole
 
 
 class Rollout:
-    """An engine in this process (its core is a process of vLLM's).
-
-    Args:
-        setting: How it is built.
-    """
+    """An engine in this process (its core is a process of vLLM's)."""
 
     def __init__(self, setting: RolloutSetting):
         from transformers import AutoProcessor
@@ -113,7 +86,7 @@ class Rollout:
         return int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
 
     def kv_tokens(self) -> int:
-        """Tokens for which the cache has room; 0 where vLLM doesn't say."""
+        """Capacity of the KV cache in tokens; 0 where vLLM doesn't report it."""
         cache = self._llm.vllm_config.cache_config
         return int(cache.num_gpu_blocks or 0) * int(cache.block_size or 0)
 
@@ -156,11 +129,7 @@ class Rollout:
         return Said(list(said.token_ids), chosen, int(last.num_cached_tokens or 0), time.perf_counter() - started)
 
     async def play(self, turns: Sequence[Turn], size: tuple[int, int], seed: int) -> tuple[Episode, list[Said]]:
-        """An episode in which the engine itself speaks; what is shown is random.
-
-        Returns:
-            The episode with the engine's own words in it, and its replies.
-        """
+        """Play an episode whose observations are random; return it and the engine's replies."""
         count = self.image_tokens(size)
         shown = make_sequence(turns, self.tokenizer, count, size, seed)
         played = Episode(images=shown.images)
@@ -185,15 +154,11 @@ class Rollout:
     async def play_all(
         self, turns: Sequence[Turn], size: tuple[int, int], seeds: Sequence[int]
     ) -> list[tuple[Episode, list[Said]]]:
-        """Episodes side by side."""
+        """Play episodes in parallel."""
         return list(await asyncio.gather(*(self.play(turns, size, seed) for seed in seeds)))
 
     async def sleep_and_wake(self, level: int) -> list[int]:
-        """Sleep and wake as verl has it do around an update; at level 2 the weights are read again.
-
-        Returns:
-            Bytes of each tensor that was kept meanwhile beside weights and buffers.
-        """
+        """Sleep and wake as around verl's update; return the bytes of each tensor kept besides weights and buffers."""
         await self._llm.collective_rpc("spoil_memory")
         await self._llm.sleep(level=level)
         (kept,) = await self._llm.collective_rpc("kept_sizes")

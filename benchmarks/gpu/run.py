@@ -1,8 +1,8 @@
 """A verdict on a GPU, from one command: ``python benchmarks/gpu/run.py``.
 
-Each cell is measured in a process of its own, with a time limit; one that fails stops no other. What passed is kept:
-the same command goes on with the rest. Nothing is downloaded. Without a GPU the same measurements run small on the CPU,
-which tries this program and says nothing about a GPU.
+Each cell is measured in a process of its own, with a time limit; one that fails stops no other. Passed cells are
+kept, and the same command continues with the rest. Nothing is downloaded. Without a GPU the same measurements run small
+on the CPU, which tries this program and says nothing about a GPU.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError, one_line  # noqa: E402
 from agentic_video.utils.workdir import write_whole  # noqa: E402
 from benchmarks.gpu import results  # noqa: E402
-from benchmarks.gpu.machine import Skip, facts, find_device, run_script  # noqa: E402
+from benchmarks.gpu.machine import Skip, find_device, run_script  # noqa: E402
 
 PLUGIN = "agentic_video.training.plugin"
 ALONE_ENV = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
 SHOWN = 300
-"""Most characters of a reason."""
+"""Longest reason in characters."""
 
 
 def environment_of(device: str) -> dict[str, str]:
@@ -47,7 +47,7 @@ def environment_of(device: str) -> dict[str, str]:
         for name in LAPTOP_ENV:
             if name not in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS"):
                 environment.pop(name, None)
-    if not any(one.value == PLUGIN for one in entry_points(group="verl.plugins")):
+    if not any(plugin.value == PLUGIN for plugin in entry_points(group="verl.plugins")):
         # run from a checkout that isn't installed
         environment["VERL_USE_EXTERNAL_MODULES"] = PLUGIN
     return environment
@@ -57,7 +57,7 @@ def run_cell(name: str, device: str, out: Path, layers: Sequence[int]) -> int:
     """Measure a cell in this process, and write ``state``, ``reason`` and ``result`` to its file."""
     from benchmarks.gpu.cells import cells_for
 
-    cell = next(one for one in cells_for(device, layers) if one.name == name)
+    cell = next(cell for cell in cells_for(device, layers) if cell.name == name)
     entry: dict[str, Any] = {"state": "failed", "reason": "", "result": None}
     try:
         entry["result"] = cell.make(out / "scratch", device, **cell.parameters)
@@ -109,7 +109,7 @@ def measure(name: str, device: str, out: Path, layers: Sequence[int], limit: flo
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End what is left of a cell: its process group, which vLLM's and Ray's processes belong to."""
+    """End a cell's process group, which vLLM's and Ray's processes belong to."""
     for kind, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 30.0)):
         try:
             os.killpg(process.pid, kind)
@@ -133,11 +133,7 @@ def last_line(log: Path) -> str:
 
 
 def chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """The cells whose names begin with one of those that are asked for; all, when none is.
-
-    Raises:
-        SetupError: One of them begins no name.
-    """
+    """The cells whose names begin with one of the given prefixes; all without prefixes."""
     for prefix in asked:
         if not any(name.startswith(prefix) for name in names):
             raise SetupError(f"--cells {prefix}: no such cell; there are {', '.join(names)}")
@@ -163,15 +159,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Command line; 1 if a cell that was asked for has not passed, but for those that were skipped."""
+    """Command line; 1 if a requested cell neither passed nor was skipped."""
     arguments = parser().parse_args(words)
     if arguments.measure:
         return run_cell(arguments.measure, arguments.device, arguments.out, arguments.layers)
     try:
-        device = find_device(arguments.device)
+        about = find_device(arguments.device)
     except Skip as skipped:
         raise SetupError(f"--device {arguments.device}: {skipped}") from None
-    out = (arguments.out or Path("outputs/gpu" if device.kind == "cuda" else "outputs/gpu-cpu")).resolve()
+    device = about["device"]
+    out = (arguments.out or Path("outputs/gpu" if device == "cuda" else "outputs/gpu-cpu")).resolve()
     file = out / "results.json"
     if arguments.table:
         known = results.read(file)
@@ -183,13 +180,10 @@ def main(words: Sequence[str] | None = None) -> int:
     # Imports torch and more, which --help doesn't wait for.
     from benchmarks.gpu.cells import cells_for
 
-    cells = [
-        one for one in cells_for(device.kind, arguments.layers) if arguments.full or not one.long or arguments.cells
-    ]
-    names = chosen([one.name for one in cells], arguments.cells)
-    cells = [one for one in cells if one.name in names]
-    about = facts(device)
-    print(f"{device.kind}: {results.described(about)}", flush=True)
+    cells = [cell for cell in cells_for(device, arguments.layers) if arguments.full or not cell.long or arguments.cells]
+    names = chosen([cell.name for cell in cells], arguments.cells)
+    cells = [cell for cell in cells if cell.name in names]
+    print(f"{device}: {results.described(about)}", flush=True)
     if elsewhere := results.others(results.read(file), about):
         raise SetupError(f"{file} has cells of {elsewhere} Give this one's another folder with --out")
     deadline = time.monotonic() + arguments.budget if arguments.budget else float("inf")
@@ -205,7 +199,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if time.monotonic() + limit > deadline:
             print(f"{cell.name}: not begun, the budget of {arguments.budget:.0f} s is nearly spent", flush=True)
             continue
-        entry = measure(cell.name, device.kind, out, arguments.layers, limit)
+        entry = measure(cell.name, device, out, arguments.layers, limit)
         results.note(file, cell.name, {**entry, "parameters": dict(cell.parameters)}, about)
         reason = f": {entry['reason']}" if entry["reason"] else ""
         print(f"{cell.name}: {entry['state']} in {entry['seconds']:.0f} s{reason}", flush=True)

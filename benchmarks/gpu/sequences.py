@@ -12,68 +12,40 @@ VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
 
 @dataclass(frozen=True)
 class Turn:
-    """What is shown before the model speaks, and how much it then says.
+    """Observation of a turn, and the length of the reply."""
 
-    Attributes:
-        images: Frames.
-        words: Tokens of text beside them.
-        says: Tokens that the model says.
-    """
-
-    images: int
-    words: int
-    says: int
+    images: int  # frames
+    words: int  # tokens of text
+    says: int  # tokens that the model says
 
 
 @dataclass
 class Episode:
-    """An episode as ids.
+    """An episode as token ids."""
 
-    Attributes:
-        prompt: Ids up to the first reply.
-        response: Ids from there.
-        mask: 1 on what the model said, one entry for each of ``response``.
-        images: The frames in order, RGB, each (height, width, 3).
-    """
-
-    prompt: list[int] = field(default_factory=list)
-    response: list[int] = field(default_factory=list)
-    mask: list[int] = field(default_factory=list)
+    prompt: list[int] = field(default_factory=list)  # ids up to the first reply
+    response: list[int] = field(default_factory=list)  # ids from there
+    mask: list[int] = field(default_factory=list)  # 1 on what the model said, one entry for each of ``response``
+    # the frames in order, RGB, each (height, width, 3)
     images: list[npt.NDArray[np.uint8]] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
-        """All of it."""
+        """Prompt and response."""
         return self.prompt + self.response
 
 
 def noise(count: int, size: tuple[int, int], seed: int = 0) -> list[npt.NDArray[np.uint8]]:
-    """Frames of noise, each another one.
-
-    Args:
-        count: How many.
-        size: Width and height in pixels.
-        seed: Of the noise.
-    """
+    """Frames of noise of a width and height in pixels, each different."""
     generator = np.random.default_rng(seed)
     width, height = size
     return [generator.integers(0, 256, (height, width, 3), dtype=np.uint8) for _ in range(count)]
 
 
 def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_share: float = 0.5) -> list[Turn]:
-    """Turns of an episode that is so long and has so many frames.
+    """Turns of an episode of so many tokens and frames.
 
-    The first view has half of the frames, further turns share the others; a quarter of the text is said by the model.
-
-    Args:
-        tokens: Of the whole episode.
-        images: Frames of the whole episode.
-        image_tokens: Tokens of a frame, its two ends included.
-        turns: How many.
-        prompt_share: Share of the frames that the first view has.
-
-    Raises:
-        ValueError: The frames alone are longer.
+    The first view has half of the frames, further turns share the others; a quarter of the text is the model's.
     """
     text = tokens - images * image_tokens
     if text < 8 * turns:
@@ -91,23 +63,15 @@ def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_sha
 def make_sequence(
     turns: Sequence[Turn], tokenizer: Any, image_tokens: int, size: tuple[int, int], seed: int = 0
 ) -> Episode:
-    """An episode of random ids.
-
-    Args:
-        turns: What is shown and said.
-        tokenizer: The model's; ids are drawn from its plain tokens.
-        image_tokens: Placeholders of a frame.
-        size: Width and height of a frame in pixels.
-        seed: Of ids and frames.
-    """
+    """An episode of random plain tokens and frames."""
     special = {VISION_START, VISION_END, "<|image_pad|>"}
-    start, end, pad = (tokenizer.convert_tokens_to_ids(one) for one in (VISION_START, VISION_END, "<|image_pad|>"))
-    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(one) for one in special)}
-    plain = [one for one in range(min(len(tokenizer), 256)) if one not in barred]
+    start, end, pad = (tokenizer.convert_tokens_to_ids(token) for token in (VISION_START, VISION_END, "<|image_pad|>"))
+    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(token) for token in special)}
+    plain = [token for token in range(min(len(tokenizer), 256)) if token not in barred]
     generator = np.random.default_rng(seed)
 
     def words(count: int) -> list[int]:
-        return [plain[one] for one in generator.integers(0, len(plain), count)]
+        return [plain[token] for token in generator.integers(0, len(plain), count)]
 
     made = Episode(images=noise(sum(turn.images for turn in turns), size, seed))
     for number, turn in enumerate(turns):

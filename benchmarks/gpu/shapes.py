@@ -32,21 +32,12 @@ WORDS = ("what happens in the video after the red square has gone and before the
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a published model.
+    """The sizes of a published model."""
 
-    Attributes:
-        family: ``qwen2_5_vl`` or ``qwen3_vl``.
-        text: The language model's part of ``config.json``, without its vocabulary.
-        vision: The vision tower's part.
-        vocabulary: Rows of the embedding.
-        tied: Whether the output layer is the embedding.
-    """
-
-    family: FamilyName
-    text: Mapping[str, Any]
-    vision: Mapping[str, Any]
-    vocabulary: int
-    tied: bool
+    family: FamilyName  # ``qwen2_5_vl`` or ``qwen3_vl``
+    text: Mapping[str, Any]  # the language model's part of ``config.json``, without its vocabulary
+    vision: Mapping[str, Any]  # the vision tower's part
+    vocabulary: int  # rows of the embedding
 
     @property
     def layers(self) -> int:
@@ -54,67 +45,61 @@ class Shape:
         return int(self.text["num_hidden_layers"])
 
 
-def _qwen2_5(hidden: int, inner: int, layers: int, heads: int, shared: int, vocabulary: int, tied: bool) -> Shape:
-    text = {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": shared,
-        "max_position_embeddings": 128_000,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-        "use_sliding_window": False,
-    }
-    vision = {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "hidden_act": "silu",
-        "window_size": 112,
-        "fullatt_block_indexes": [7, 15, 23, 31],
-        "tokens_per_second": 2,
-    }
-    return Shape("qwen2_5_vl", text, vision, vocabulary, tied)
-
-
-def _qwen3(hidden: int, inner: int, tied: bool, vision: Mapping[str, Any]) -> Shape:
-    text = {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "max_position_embeddings": 262_144,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 5e6,
-            "mrope_section": [24, 20, 20],
-            "mrope_interleaved": True,
-        },
-    }
-    shared = {"num_heads": 16, "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": 2304}
-    return Shape("qwen3_vl", text, {**shared, **vision}, 151_936, tied)
-
-
 SHAPES: Mapping[str, Shape] = {
-    "qwen2.5-vl-3b": _qwen2_5(2048, 11_008, 36, 16, 2, 151_936, True),
-    "qwen2.5-vl-7b": _qwen2_5(3584, 18_944, 28, 28, 4, 152_064, False),
-    "qwen3-vl-4b": _qwen3(
-        2560,
-        9728,
-        True,
-        {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "deepstack_visual_indexes": [5, 11, 17]},
+    "qwen2.5-vl-7b": Shape(
+        "qwen2_5_vl",
+        text={
+            "hidden_size": 3584,
+            "intermediate_size": 18_944,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 128_000,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+            "use_sliding_window": False,
+        },
+        vision={
+            "depth": 32,
+            "hidden_size": 1280,
+            "intermediate_size": 3420,
+            "num_heads": 16,
+            "hidden_act": "silu",
+            "window_size": 112,
+            "fullatt_block_indexes": [7, 15, 23, 31],
+            "tokens_per_second": 2,
+        },
+        vocabulary=152_064,
     ),
-    "qwen3-vl-8b": _qwen3(
-        4096,
-        12_288,
-        False,
-        {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]},
+    "qwen3-vl-8b": Shape(
+        "qwen3_vl",
+        text={
+            "hidden_size": 4096,
+            "intermediate_size": 12_288,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 262_144,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 5e6,
+                "mrope_section": [24, 20, 20],
+                "mrope_interleaved": True,
+            },
+        },
+        vision={
+            "depth": 27,
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_heads": 16,
+            "hidden_act": "gelu_pytorch_tanh",
+            "num_position_embeddings": 2304,
+            "deepstack_visual_indexes": [8, 16, 24],
+        },
+        vocabulary=151_936,
     ),
 }
-"""By name."""
+"""Published shapes by name; neither ties its output layer to the embedding."""
 TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
 """The toy world's models, with a processor that leaves frames as they are."""
 
@@ -122,15 +107,7 @@ TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
 def model_config(
     name: str, tokenizer: Any, *, layers: int | None = None, vision_layers: int | None = None, vocabulary: bool = True
 ) -> Any:
-    """The Hugging Face config of a shape.
-
-    Args:
-        name: Of :data:`SHAPES`.
-        tokenizer: Whose special tokens it names.
-        layers: Depth of the language model; None: the published one.
-        vision_layers: Depth of the vision tower; None: the published one.
-        vocabulary: Whether the embedding has as many rows as the published one; else as the tokenizer has tokens.
-    """
+    """The Hugging Face config of a shape; depths default to the published ones, the vocabulary to the tokenizer's."""
     from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
 
     shape = SHAPES[name]
@@ -141,7 +118,7 @@ def model_config(
         "num_hidden_layers": layers or shape.layers,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
-        "tie_word_embeddings": shape.tied,
+        "tie_word_embeddings": False,
         "bos_token_id": ids["<|endoftext|>"],
         "eos_token_id": ids["<|im_end|>"],
     }
@@ -158,7 +135,7 @@ def model_config(
     for key in ("fullatt_block_indexes", "deepstack_visual_indexes"):
         if key in vision:
             # A shallow tower has as many of these layers as fit, the last one among them.
-            vision[key] = [one for one in vision[key] if one < depth] or [depth - 1]
+            vision[key] = [layer for layer in vision[key] if layer < depth] or [depth - 1]
     configs: dict[str, Any] = {"qwen2_5_vl": Qwen2_5_VLConfig, "qwen3_vl": Qwen3VLConfig}
     config = configs[shape.family](
         text_config=text,
@@ -167,7 +144,7 @@ def model_config(
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
         vision_end_token_id=ids["<|vision_end|>"],
-        tie_word_embeddings=shape.tied,
+        tie_word_embeddings=False,
         eos_token_id=ids["<|im_end|>"],
         pad_token_id=ids["<|endoftext|>"],
     )
@@ -177,35 +154,20 @@ def model_config(
 
 
 def write_checkpoint(
-    folder: Path,
-    name: str,
+    folder: Path,  # where; its file ``done`` is written last
+    name: str,  # of :data:`SHAPES` or :data:`TINY`
     *,
-    layers: int | None = None,
-    vision_layers: int | None = None,
-    vocabulary: bool = True,
-    weights: bool = True,
-    dtype: str = "bfloat16",
-    device: str = "cpu",
+    layers: int | None = None,  # see :func:`model_config`
+    vision_layers: int | None = None,  # see :func:`model_config`
+    vocabulary: bool = True,  # see :func:`model_config`
+    weights: bool = True,  # false: all but the weights, for vLLM's ``load_format=dummy``
+    dtype: str = "bfloat16",  # of the written weights
+    device: str = "cpu",  # where they are drawn
+    # standard deviation of the logits; 0 leaves it as it comes out, which makes all tokens about as likely
     spread: float = 0.0,
-    seed: int = 0,
+    seed: int = 0,  # of the drawing
 ) -> Path:
-    """Write a checkpoint of random weights, or go on with the one that is there.
-
-    Args:
-        folder: Where; its file ``done`` is written last.
-        name: Of :data:`SHAPES` or :data:`TINY`.
-        layers: See :func:`model_config`.
-        vision_layers: See :func:`model_config`.
-        vocabulary: See :func:`model_config`.
-        weights: False: all but the weights, for vLLM's ``load_format=dummy``.
-        dtype: Of the written weights.
-        device: Where they are drawn.
-        spread: Standard deviation of the logits; 0 leaves it as it comes out, which makes all tokens about as likely.
-        seed: Of the drawing.
-
-    Returns:
-        The folder.
-    """
+    """Write a checkpoint of random weights, or take the one that is there; its file ``done`` is written last."""
     import torch
     from transformers import AutoModelForImageTextToText
 
@@ -237,7 +199,7 @@ def write_checkpoint(
 
 
 def spread_out(model: Any, spread: float) -> Any:
-    """The model with an output layer that gives its logits a standard deviation; the hidden states before have 1."""
+    """Scale the output layer so that logits have a standard deviation; the hidden states before have 1."""
     import torch
 
     if spread:
@@ -284,11 +246,7 @@ def _let_frames_be(folder: Path, family: FamilyName) -> None:
 
 
 def parameters(name: str, layers: int | None = None) -> dict[str, int]:
-    """Parameters of a shape by part.
-
-    Returns:
-        ``embedding``, ``head`` (0 where it is the embedding), ``layer`` (of one) and ``vision``.
-    """
+    """Parameters of a shape by part: ``embedding``, ``head``, ``layer`` (of one), ``vision``."""
     import torch
     from transformers import AutoModelForImageTextToText
 
@@ -296,14 +254,14 @@ def parameters(name: str, layers: int | None = None) -> dict[str, int]:
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(config)
     counted = {"embedding": 0, "head": 0, "layer": 0, "vision": 0}
-    for path, one in model.named_parameters():
+    for path, weights in model.named_parameters():
         parts = path.split(".")
         if "visual" in parts:
-            counted["vision"] += one.numel()
+            counted["vision"] += weights.numel()
         elif "embed_tokens" in parts:
-            counted["embedding"] += one.numel()
+            counted["embedding"] += weights.numel()
         elif "lm_head" in parts:
-            counted["head"] += one.numel()
+            counted["head"] += weights.numel()
         elif "layers" in parts and parts[parts.index("layers") + 1] == "0":
-            counted["layer"] += one.numel()
+            counted["layer"] += weights.numel()
     return counted

@@ -1,4 +1,4 @@
-"""What vLLM's workers do for :func:`benchmarks.gpu.measure.sleep_and_wake`, and a LoRA adapter of random weights."""
+"""Worker extension of :func:`benchmarks.gpu.measure.sleep_and_wake`, and a LoRA adapter of random weights."""
 
 import json
 from pathlib import Path

@@ -43,7 +43,7 @@ METRICS = {
 
 
 def small_episodes(recipe: str) -> list[str]:
-    """What a recipe's ``<name>_laptop.yaml`` says about episodes, as overrides of its ``cluster.yaml``."""
+    """Episode settings of a recipe's ``<name>_laptop.yaml``, as overrides of its ``cluster.yaml``."""
     from omegaconf import OmegaConf
 
     file = REPOSITORY / "recipes" / recipe / "config" / f"{recipe}_laptop.yaml"
@@ -53,7 +53,7 @@ def small_episodes(recipe: str) -> list[str]:
 
 
 def written(value: Any) -> str:
-    """A value as Hydra reads it; a text may hold what would mean something there."""
+    """A value as Hydra reads it."""
     if not isinstance(value, str):
         return str(value)
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
@@ -84,20 +84,10 @@ def cluster_overrides(recipe: str, steps: int, flash_attention: bool) -> list[st
 def toyworld_run(
     scratch: Path, device: str, *, recipe: str = "videozoomer", steps: int = 3, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The whole job: Ray, vLLM, FSDP2, tools, rewards, checkpoint.
-
-    Args:
-        scratch: Gets the run's folder.
-        device: ``cuda``: the profile ``cluster``, on one GPU. ``cpu``: the profile ``laptop``.
-        recipe: Of a system.
-        steps: GRPO steps.
-        overrides: More of them.
+    """Run the whole job: Ray, vLLM, FSDP2, tools, rewards, checkpoint; on a GPU with the profile ``cluster``.
 
     Returns:
         The last step's metrics, the worst agreement of all steps, and seconds.
-
-    Raises:
-        RuntimeError: The job failed; its log is the cell's.
     """
     require("vllm", "verl", "ray")
     from agentic_video.launch.toyworld import build_toyworld

@@ -50,7 +50,7 @@ PIECES = (
 
 @dataclass
 class Source(DrawnSource):
-    """Frames of a made-up video, ten a second; counts those that are asked for."""
+    """Frames of a made-up video, ten a second; counts requested frames."""
 
     seconds: float
     requested: int = 0
@@ -82,7 +82,7 @@ class _Retriever:
 
 
 class _Verifier:
-    """Always right: what it lets pass is up to the agent's answer."""
+    """Always right: the agent's answer alone decides."""
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         return "B"
@@ -117,7 +117,7 @@ def mutated(rng: random.Random, text: str) -> str:
 
 
 def turn(rng: random.Random, case: Case) -> str:
-    """What a model may say."""
+    """A reply that a model may give."""
     tags = [tag for pair in case.tags for tag in pair]
     kind = rng.randrange(8)
     if kind <= 2:
@@ -136,7 +136,7 @@ def turn(rng: random.Random, case: Case) -> str:
 
 
 def problem_of(case: Case, qa: VideoQA, trajectory: Trajectory, score: Score, requested: int) -> str:
-    """What is wrong with an episode and its score; empty where nothing is."""
+    """The problem of an episode and its score; empty without one."""
     ends = (EndReason.ANSWER, EndReason.TURN_LIMIT, EndReason.ILLEGAL, EndReason.IMAGE_BUDGET)
     if trajectory.end not in ends:
         return f"ended by {trajectory.end.value}: {trajectory.error[:100]}"
@@ -151,7 +151,7 @@ def problem_of(case: Case, qa: VideoQA, trajectory: Trajectory, score: Score, re
 
 
 def _beside(said: str) -> Callable[[AsideRequest], str]:
-    """What is always said beside an episode."""
+    """A constant reply to side queries."""
     return lambda request: said
 
 
@@ -165,7 +165,7 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        # Beside an episode it says as hostile things, and ends with what is right.
+        # Side queries get the same hostile text, and then the right answer.
         policy = ScriptedPolicy(_script(turns), _beside(turns[0] + "<answer>B</answer>"))
         started = time.perf_counter()
         try:
@@ -204,7 +204,7 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
     for part in done:
         said[part["system"]] += part["outputs"]
     while left := {name: count - had for name, had in said.items() if had < count}:
-        name = max(left, key=lambda one: left[one])
+        name = max(left, key=lambda system: left[system])
         part = asyncio.run(_part(name, seed, said[name], min(PART, left[name])))
         said[name] += part["outputs"]
         yield part

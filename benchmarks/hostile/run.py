@@ -1,7 +1,6 @@
-"""The way in: ``python -m benchmarks.hostile.run videos --seed 0 --count 10000 --out videos.jsonl``.
+"""Command line: ``python -m benchmarks.hostile.run videos --seed 0 --count 10000 --out videos.jsonl``.
 
-Each line of the file is a part of the work; the same command goes on after the last one. What all of them come to is
-printed.
+Each line of the file is a part of the work; the same command continues after the last one. The totals are printed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from benchmarks.hostile import videos
 
 KINDS = ("videos", "outputs", "soak")
-"""Modules beside this one. Each is imported when it is run: what the others import would count as a child's memory."""
+"""Modules of this folder, imported when run: their imports would count as a child's memory."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,8 +1,8 @@
-"""Many episodes through one agent-loop worker and one frame store of a node: what each round leaves behind.
+"""Many episodes through one agent-loop worker and one frame store of a node, and what each round leaves behind.
 
-Real are the worker, the store and its processes, the token ids, TransferQueue; the model is a stand-in that says what a
-model may say, half of it hostile. The store is too small for the videos, so that frames and readers come and go, and
-some videos are damaged. Neither memory nor threads nor descriptors may grow with the episodes.
+Worker, store and its processes, token ids and TransferQueue are real; the model is a stand-in, half of whose replies
+are hostile. The store is too small for the videos, so that frames and readers come and go, and some videos are damaged.
+Neither memory nor threads nor descriptors may grow with the episodes.
 """
 
 from __future__ import annotations
@@ -33,17 +33,11 @@ GOOD, DAMAGED = 12, 4
 """Videos."""
 STORE = ("agentic_video.frame_store.max_bytes=33554432", "agentic_video.frame_store.max_readers=4")
 LONG = 400
-"""Longest reply in tokens: as long as a turn may be would be all that a round does."""
+"""Longest reply in tokens: replies of a whole turn would dominate a round."""
 
 
 class Talker:
-    """In place of verl's client of its servers: what a model may say, the same for each seed and turn.
-
-    Args:
-        tokenizer: The model's.
-        seconds: Length of the good videos.
-        seed: Of what is said.
-    """
+    """Stand-in for verl's client of its servers: says what a model may say, the same for each seed and turn."""
 
     def __init__(self, tokenizer: Any, seconds: float, seed: int):
         self._tokenizer, self._seconds = tokenizer, seconds
@@ -63,7 +57,7 @@ class Talker:
 
 
 def held(pid: int) -> dict[str, int]:
-    """What a process holds: bytes of its own, threads, descriptors."""
+    """A process's own bytes, threads and descriptors."""
     process = psutil.Process(pid)
     memory = process.memory_info()
     return {"bytes": memory.rss - memory.shared, "threads": process.num_threads(), "descriptors": process.num_fds()}
@@ -100,7 +94,7 @@ async def _round(worker: Worker, paths: Sequence[Path], rng: random.Random, numb
 
 
 def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rounds of episodes until there are so many; memory is that of a process which lives from start to stop."""
+    """Play rounds of episodes until there are so many, in one process."""
     episodes = sum(part["episodes"] for part in done)
     first = len(done)
     with tempfile.TemporaryDirectory() as folder:
@@ -132,15 +126,15 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
 
 def _pid_of_store() -> int:
     found = []
-    for one in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has ended since
-            found += [one.pid] * any("ray::StoreActor" in word for word in one.cmdline())
+            found += [child.pid] * any("ray::StoreActor" in word for word in child.cmdline())
     (store,) = found
     return int(store)
 
 
 def summary(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """All rounds: what each process held after the first tenth of its rounds, in the middle, and at the end."""
+    """All rounds: held resources after the first tenth of the rounds, in the middle, and at the end."""
     ends: Counter[str] = Counter()
     for part in parts:
         ends.update(part["ends"])

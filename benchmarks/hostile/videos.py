@@ -1,8 +1,8 @@
-"""Corrupted and hostile video files, and what a frame store makes of them.
+"""Corrupted and hostile video files, read through a frame store.
 
 File ``n`` of a seed is always the same: a small video with damage, or one of the files that are built to cost memory,
-time or descriptors, or to have other files read. A child process reads them through a store; when one ends it, the next
-child goes on after that file.
+time or descriptors, or to have other files read. A child process reads them; when a file ends it, the next child
+continues after that file.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def odd(rng: random.Random) -> Made:
 
 @cache
 def far_stamps(container: str, last: int) -> bytes:
-    """A video whose last frame is shown at the end of time."""
+    """A video whose last frame has an extreme timestamp."""
     file = io.BytesIO()
     with av.open(file, "w", format=container) as out, av.open(io.BytesIO(base("mov")), "r") as source:
         stream = out.add_stream_from_template(source.streams.video[0])
@@ -275,7 +275,7 @@ def make(seed: int, number: int) -> tuple[str, str, bytes]:
 
 
 async def look(store: FrameStore, path: str) -> str:
-    """What an agent would do: open, look at some frames small, at one as it is. The outcome's name."""
+    """Open a video as an agent would, look at some small frames and at one in full size; the outcome's name."""
     try:
         info = (await store.serve(FrameRequest(path))).info
         last = info.num_frames - 1
@@ -300,13 +300,13 @@ def held() -> tuple[int, int]:
 
 
 def read_files(files: Sequence[str], tell: Callable[[dict[str, Any]], None], config: StoreConfig = STORE) -> None:
-    """Read files through one store; tells before and after each few files, and at the end what is left behind."""
+    """Read files through one store; report before and after each few files, and at the end what is left behind."""
     before = held()
     store = FrameStore(config)
     for start in range(0, len(files), AT_A_TIME):
         some = files[start : start + AT_A_TIME]
         tell({"begins": start, "next": start + len(some)})
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         begun = time.monotonic()
 
         async def all_of_them(some: Sequence[str] = some) -> list[str]:
@@ -328,7 +328,7 @@ def read_files(files: Sequence[str], tell: Callable[[dict[str, Any]], None], con
 
 
 def child(folder: str) -> None:
-    """What runs in the process of its own."""
+    """Entry point of the child process."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     av.logging.set_level(None)
     share_arenas()  # as the actor of a node does
@@ -337,7 +337,7 @@ def child(folder: str) -> None:
 
 
 def slices(seed: int, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Read files in children; yields what each slice came to, and goes on after a file that ends its child."""
+    """Read files in children, and continue after a file that ends its child."""
     while count > 0:
         size = min(SLICE, count)
         with tempfile.TemporaryDirectory() as folder:
@@ -352,12 +352,7 @@ def slices(seed: int, first: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def read_in_child(folder: str, kinds: list[str]) -> dict[str, Any]:
-    """Read the files of a folder in a process of their own: counts, and what they took.
-
-    Args:
-        folder: Files whose names begin with numbers, in whose order they are read.
-        kinds: What each is.
-    """
+    """Read numbered files of given kinds in a process of their own: outcomes and resources."""
     command = [sys.executable, "-m", "benchmarks.hostile.run", "child", folder]
     outcomes: Counter[str] = Counter()
     total: dict[str, Any] = {"count": len(kinds), "peak": 0, "seconds": 0.0, "slowest": 0.0}

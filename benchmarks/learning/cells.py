@@ -1,4 +1,4 @@
-"""What is trained: the chain of each system, and one changed key for each claim of a paper."""
+"""Trained variants: the chain of each system, and one changed key for each claim of a paper."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,51 +19,40 @@ STEPS = {
 }
 """GRPO steps, of 8 questions."""
 SIZE = ("data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8")
-"""As the laptop profiles have it; VideoZoomer's own has 4 questions a step, to take the shortest time."""
+"""Sizes of the laptop profiles; VideoZoomer's own has 4 questions a step, to take the shortest time."""
 SYSTEMS = tuple(STEPS)
 SEARCH = "+profile=search"
-"""The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
+"""The recipes' override for the world that must be searched."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to train.
+    """A way to train."""
 
-    Attributes:
-        name: ``chain``, or what is different.
-        system: Name of the recipe.
-        claim: What the paper says would happen.
-        overrides: What is different from the recipe's laptop profile.
-        start: The checkpoint that GRPO goes on from.
-        cold_start: A fault of the demonstrations that it starts from; by default the recipe's own.
-        beside: The variant that it is compared with.
-        budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
-        searched: Whether it is trained and measured in the world that must be searched.
-    """
-
-    name: str
-    system: str
-    claim: str = ""
-    overrides: tuple[str, ...] = ()
-    start: Start = "sft"
-    cold_start: str = ""
-    beside: str = "chain"
+    name: str  # ``chain``, or what is different
+    system: str  # name of the recipe
+    claim: str = ""  # what the paper says would happen
+    overrides: tuple[str, ...] = ()  # what is different from the recipe's laptop profile
+    start: Start = "sft"  # the checkpoint that GRPO starts from
+    cold_start: str = ""  # a fault of the demonstrations that it starts from; by default the recipe's own
+    beside: str = "chain"  # the variant that it is compared with
+    # overrides by name, with which the result is measured once more (an evaluation budget of its own)
     budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    searched: bool = False
+    searched: bool = False  # whether it is trained and measured in the world that must be searched
 
     @property
     def world(self) -> tuple[str, ...]:
-        """The override of its world, for whatever is built, trained or measured."""
+        """Overrides of its world, for whatever is built, trained or measured."""
         return (SEARCH,) if self.searched else ()
 
     @property
     def start_name(self) -> str:
-        """What those variants share that start from the same checkpoints."""
+        """Name shared by variants that start from the same checkpoints."""
         return "-".join(part for part in (self.system, "search" if self.searched else "", self.cold_start) if part)
 
     @property
     def built(self) -> tuple[str, ...]:
-        """Overrides of what is built before GRPO."""
+        """Overrides of the build before GRPO."""
         if not self.cold_start:
             return ()
         return (f"++agentic_video.toyworld.oracle=benchmarks.learning.oracles.{self.cold_start}_{self.system}",)
@@ -229,22 +218,22 @@ _TRIED_IN_SEARCH = {
     "fixed-frames": "fixed-frames",
     "no-kto": "kto",
 }
-"""Ablations by name, and what they are called in the world that must be searched."""
+"""Ablations by name, and their names in the world that must be searched."""
 
 # There a step makes several updates as it is, every demonstration looks, and EVA's GRPO goes on from SFT.
 SEARCH_ABLATIONS = tuple(
     replace(
-        one,
-        name=f"search-{_TRIED_IN_SEARCH[one.name]}",
-        overrides=tuple(override for override in one.overrides if override not in _THREE_UPDATES),
-        start="kto" if one.name == "no-kto" else one.start,
+        variant,
+        name=f"search-{_TRIED_IN_SEARCH[variant.name]}",
+        overrides=tuple(override for override in variant.overrides if override not in _THREE_UPDATES),
+        start="kto" if variant.name == "no-kto" else variant.start,
         cold_start="",
         beside="search",
-        budgets=_SEARCH_VIEWS if one.budgets else (),
+        budgets=_SEARCH_VIEWS if variant.budgets else (),
         searched=True,
     )
-    for one in ABLATIONS
-    if one.name in _TRIED_IN_SEARCH
+    for variant in ABLATIONS
+    if variant.name in _TRIED_IN_SEARCH
 )
 """Claims that the first world can't show: there no question can be guessed without a look, and a look never misses."""
 

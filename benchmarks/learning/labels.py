@@ -9,14 +9,11 @@ from agentic_video.types.record import Record
 
 
 def labelled(records: Sequence[Record]) -> list[Record]:
-    """Sampled episodes as KTO wants them.
+    """Label graded episodes on questions of the kind ``search`` for KTO.
 
     As ``agentic-video preferences`` labels them, without a judge: an answer is a guess where no look showed the event.
     Right answers that rest on what was seen are desirable, all others undesirable; the first of each kind are taken, so
     many that the paper's share holds.
-
-    Args:
-        records: Episodes on questions of the kind ``search``, graded.
     """
     kinds: dict[str, list[Record]] = {DESIRABLE: [], UNDESIRABLE: []}
     for record in records:

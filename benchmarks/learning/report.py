@@ -1,4 +1,4 @@
-"""Tables and curves of what :mod:`benchmarks.learning.run` has finished so far."""
+"""Tables and curves of the finished results of :mod:`benchmarks.learning.run`."""
 
 import json
 import statistics
@@ -9,6 +9,7 @@ from typing import Any
 
 from agentic_video.report.summary import SMOOTHING, smooth
 from agentic_video.utils.standard_error import clustered_error
+from benchmarks.tables import table
 
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
@@ -21,21 +22,21 @@ SEARCHED = {
     "second_follows": "second looks that follow",
     "found": "episodes that find",
 }
-"""Figures of :class:`agentic_video.toyworld.search_report.Searched` that are drawn, by name: looks, then shares."""
+"""Figures of a search report (:mod:`agentic_video.toyworld.search_report`) that are drawn, by name."""
 
 MOST = 0.8
-"""Of looks and episodes, where a system has learnt to search."""
+"""Share of looks and episodes at which a system has learnt to search."""
 SOON = ("first_follows", "second_follows", "found")
-"""Of :data:`SEARCHED`, those that tell how soon that is."""
+"""Figures of :data:`SEARCHED` that tell how soon that is."""
 
 SEARCH = "search"
-"""The variant of each system in the world that must be searched; what changes one of its keys begins with it, too."""
+"""Variant of each system in the world that must be searched; its ablations begin with it."""
 
 CLASSES = ("active", "adaptive", "direct")
-"""What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
+"""Classes of questions (:data:`agentic_video.types.row.QuestionClass`)."""
 
 MARKER = "<!-- results -->"
-"""What follows it in the page is made by :func:`publish`."""
+"""Line of the page after which :func:`publish` writes."""
 
 Result = Mapping[str, Any]
 
@@ -57,50 +58,42 @@ def plain(values: Sequence[float]) -> str:
     return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; empty without rows."""
-    if not rows:
-        return ""
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
-    return "\n".join(f"| {line} |" for line in lines)
-
-
 def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
     """The results of a variant, one for each seed, in the seeds' order."""
-    found = [one for one in results if (one["system"], one["variant"]) == (system, variant)]
-    return sorted(found, key=lambda one: int(one["seed"]))
+    found = [result for result in results if (result["system"], result["variant"]) == (system, variant)]
+    return sorted(found, key=lambda result: int(result["seed"]))
 
 
 def same_seeds(results: Sequence[Result], system: str, variant: str, beside: str) -> tuple[list[Result], list[Result]]:
     """The results of two variants, as :func:`of` gives them, for the seeds that both have."""
     changed, compared = of(results, system, variant), of(results, system, beside)
-    seeds = {one["seed"] for one in changed} & {one["seed"] for one in compared}
-    return [one for one in changed if one["seed"] in seeds], [one for one in compared if one["seed"] in seeds]
+    seeds = {result["seed"] for result in changed} & {result["seed"] for result in compared}
+    return [result for result in changed if result["seed"] in seeds], [
+        result for result in compared if result["seed"] in seeds
+    ]
 
 
 def other_starts(changed: Sequence[Result], compared: Sequence[Result]) -> list[int]:
-    """The seeds at which two variants began from cold starts whose likeliest episodes are graded differently.
+    """Seeds at which two variants began from cold starts whose greedy episodes are graded differently.
 
-    A cold start is made by whoever runs a cell first, and a recipe may have changed since: such a pair differs by more
-    than its key. Those that differ on purpose, or whose grades aren't known, aren't among them.
-
-    Args:
-        changed: Results by seed.
-        compared: Results of the same seeds.
+    A cold start is made by the first cell that runs, and a recipe may have changed since: such a pair differs by more
+    than its key. Pairs that differ on purpose or whose grades aren't known are left out.
     """
     pairs = zip(changed, compared, strict=True)
-    grades = [[one["stages"]["sft"].get("greedy", {}).get("answers") for one in pair] for pair in pairs]
+    grades = [[result["stages"]["sft"].get("greedy", {}).get("answers") for result in pair] for pair in pairs]
     differ = (None not in pair and pair[0] != pair[1] for pair in grades)
-    return [one["seed"] for one, other in zip(changed, differ, strict=True) if other and not one.get("cold_start")]
+    return [
+        result["seed"] for result, other in zip(changed, differ, strict=True) if other and not result.get("cold_start")
+    ]
 
 
 def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
     """One figure of a stage, by seed."""
-    return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
+    return [result["stages"][stage][kind][key] for result in found if stage in result["stages"]]
 
 
 def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
-    """What shares gained, seed by seed, in points of a percent."""
+    """Gains of shares, seed by seed, in points of a percent."""
     return [100 * (late - early) for early, late in zip(before, after, strict=True)]
 
 
@@ -113,21 +106,11 @@ def signed(values: Sequence[float], errors: Sequence[float | None] | None = None
 
 
 def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: str, kind: str) -> str:
-    """What accuracy gained from one stage to another, seed by seed, in points of a percent.
-
-    Args:
-        before: Results by seed.
-        early: Their stage.
-        after: Results of the same seeds.
-        late: Their stage.
-        kind: Sampled or greedy.
-
-    Returns:
-        The gains, each with its standard error over the questions, which both answered, where their grades are known.
-    """
+    """Gains of accuracy from one stage to another, seed by seed, in points of a percent, each with its standard error
+    over the questions that both answered where their grades are known."""
     errors: list[float | None] = []
-    for one, other in zip(before, after, strict=True):
-        first, last = one["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
+    for result, other in zip(before, after, strict=True):
+        first, last = result["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
         # each question is about another video
         known = first is not None and last is not None
         errors.append(clustered_error(points(first, last), range(len(first))) if known else None)
@@ -135,154 +118,107 @@ def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: 
     return signed(points(*shares), errors)
 
 
+def distinct(results: Sequence[Result], *keys: str) -> list[tuple[str, ...]]:
+    """Combinations of some fields, in the order in which they occur."""
+    return list(dict.fromkeys(tuple(result[key] for key in keys) for result in results))
+
+
+COSTS = ("calls", "frames", "refused calls")
+
+
+def costs(found: Sequence[Result], stage: str) -> list[str]:
+    """Cells of :data:`COSTS` in a stage."""
+    return [plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")]
+
+
 def chain_table(results: Sequence[Result]) -> str:
     """Every stage of every system's chain."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for (system,) in distinct(results, "system"):
         found = of(results, system, "chain")
         for stage in STAGES:
-            if not figures(found, stage, "sampled", "accuracy"):
-                continue
-            rows.append(
-                [
-                    system,
-                    TITLES[stage],
-                    str(len(found)),
-                    percent(figures(found, stage, "sampled", "accuracy")),
-                    percent(figures(found, stage, "greedy", "accuracy")),
-                    *(
-                        plain(figures(found, stage, "sampled", key))
-                        for key in ("tool_calls", "frames", "illegal_calls")
-                    ),
-                ]
-            )
-    head = [
-        "system",
-        "after",
-        "seeds",
-        "accuracy % (sampled)",
-        "accuracy % (greedy)",
-        "calls",
-        "frames",
-        "refused calls",
-    ]
-    return table(head, rows)
+            if figures(found, stage, "sampled", "accuracy"):
+                accuracies = [percent(figures(found, stage, kind, "accuracy")) for kind in ("sampled", "greedy")]
+                rows.append([system, TITLES[stage], str(len(found)), *accuracies, *costs(found, stage)])
+    return table(["system", "after", "seeds", "accuracy % (sampled)", "accuracy % (greedy)", *COSTS], rows)
 
 
 def gain_table(results: Sequence[Result]) -> str:
-    """What GRPO adds to SFT, and what the chain takes."""
+    """Gain of GRPO over SFT, and minutes of the chain."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for (system,) in distinct(results, "system"):
         if found := of(results, system, "chain"):
             gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
-            minutes = [(one["seconds"] + sum(one["seconds_before"].values())) / 60 for one in found]
+            minutes = [(result["seconds"] + sum(result["seconds_before"].values())) / 60 for result in found]
             by_seed = gained(found, "sft", found, "grpo", "sampled")
             rows.append([system, plain(gains), by_seed, ", ".join(f"{minute:.1f}" for minute in minutes)])
     return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
 
 
 def class_table(results: Sequence[Result]) -> str:
-    """Calls by what a question needs, before and after GRPO."""
+    """Calls by class of question, before and after GRPO."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for (system,) in distinct(results, "system"):
         found = of(results, system, "chain")
-        for stage in ("sft", "grpo"):
-            if calls := [one["stages"][stage]["sampled"]["calls"] for one in found]:
-                rows.append(
-                    [
-                        system,
-                        TITLES[stage],
-                        *(
-                            plain([by[name] for by in calls]) if all(name in by for by in calls) else ""
-                            for name in CLASSES
-                        ),
-                    ]
-                )
+        for stage in ("sft", "grpo") if found else ():
+            calls = [result["stages"][stage]["sampled"]["calls"] for result in found]
+            asked = [name if all(name in by for by in calls) else "" for name in CLASSES]
+            rows.append([system, TITLES[stage], *(plain([by[name] for by in calls]) if name else "" for name in asked)])
     return table(["system", "after", *CLASSES], rows)
 
 
 def ablation_table(results: Sequence[Result]) -> str:
-    """Each claim beside what it is compared with, on the same seeds."""
+    """Each claim and the variant it is compared with, on the same seeds."""
     rows = []
-    claims = [one for one in results if one["variant"] != "chain" and one["claim"]]
-    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in claims):
+    claims = [result for result in results if result["variant"] != "chain" and result["claim"]]
+    for system, variant, beside in distinct(claims, "system", "variant", "beside"):
         changed, compared = same_seeds(results, system, variant, beside)
         if not changed:
             continue
-        stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
-        if changed[0].get("cold_start"):
-            stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
-        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
         apart = ", ".join(map(str, other_starts(changed, compared)))
-        for title, found, stage in stages:
-            rows.append(
-                [
-                    changed[0]["claim"] if found is changed else "",
-                    system,
-                    f"{title} (seed {apart}: another cold start)" if apart and found is changed else title,
-                    str(len(found)),
-                    percent(figures(found, stage, "sampled", "accuracy")),
-                    by_seed if found is changed else "",
-                    *(
-                        plain(figures(found, stage, "sampled", key))
-                        for key in ("tool_calls", "frames", "illegal_calls")
-                    ),
-                    illogical(found, stage),
-                    calls_by_class(found, stage),
-                ]
-            )
-    head = [
-        "claim",
-        "system",
-        "trained with",
-        "seeds",
-        "accuracy %",
-        "points, by seed",
-        "calls",
-        "frames",
-        "refused calls",
-        "illogical %",
-        "calls by class",
-    ]
-    return table(head, rows)
+        title = f"{variant} (seed {apart}: another cold start)" if apart else variant
+        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
+        stages = [("", beside, compared, "grpo", ""), (changed[0]["claim"], title, changed, "grpo", by_seed)]
+        if changed[0].get("cold_start"):
+            stages.insert(0, ("", f"{beside}, before GRPO", compared, "sft", ""))
+        for claim, name, found, stage, gains in stages:
+            accuracy = percent(figures(found, stage, "sampled", "accuracy"))
+            classes = [illogical(found, stage), calls_by_class(found, stage)]
+            rows.append([claim, system, name, str(len(found)), accuracy, gains, *costs(found, stage), *classes])
+    head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed"]
+    return table([*head, *COSTS, "illogical %", "calls by class"], rows)
 
 
 def search_table(results: Sequence[Result]) -> str:
     """Before and after GRPO where no demonstration shows how the event is found; then with one key changed."""
     rows = []
-    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+    for system, variant in distinct(list(filter(is_search, results)), "system", "variant"):
         found = of(results, system, variant)
         for stage in ("sft", "grpo") if variant == SEARCH else ("kto", "grpo"):
             if stage not in found[0]["stages"]:
                 continue
             changed = variant.removeprefix(SEARCH) if stage == "grpo" else ""
             for kind in ("greedy", "sampled"):
-                measured = [one["stages"][stage][kind] for one in found]
-                rows.append(
-                    [
-                        system,
-                        TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " "),
-                        kind,
-                        str(len(found)),
-                        percent([one["accuracy"] for one in measured]),
-                        gained(found, "sft", found, stage, kind) if stage != "sft" else "",
-                        plain([one["searched"]["looks"] for one in measured]),
-                    ]
-                )
+                measured = [result["stages"][stage][kind] for result in found]
+                title = TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " ")
+                accuracy = percent([result["accuracy"] for result in measured])
+                gains = gained(found, "sft", found, stage, kind) if stage != "sft" else ""
+                looks = plain([result["searched"]["looks"] for result in measured])
+                rows.append([system, title, kind, str(len(found)), accuracy, gains, looks])
                 for key in list(SEARCHED)[1:]:
-                    known = [one["searched"][key] for one in measured if one["searched"][key] is not None]
+                    known = [result["searched"][key] for result in measured if result["searched"][key] is not None]
                     rows[-1].append(percent(known) if known else "-")
     head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]
     return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
 
 
 def soon_table(results: Sequence[Result]) -> str:
-    """After how many steps the looks of training follow the arrows: where all end alike, this is what differs."""
+    """Number of steps after which the looks of training follow the arrows."""
     rows = []
-    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+    for system, variant in distinct(list(filter(is_search, results)), "system", "variant"):
         found = of(results, system, variant)
-        seeds = ", ".join(str(one["seed"]) for one in found)
-        reached = (", ".join(step_of_most(one["searched"].get(key)) for one in found) for key in SOON)
+        seeds = ", ".join(str(result["seed"]) for result in found)
+        reached = (", ".join(step_of_most(result["searched"].get(key)) for result in found) for key in SOON)
         rows.append([system, variant, seeds, *reached])
     return table(["system", "trained with", "seeds", *(SEARCHED[key] for key in SOON)], rows)
 
@@ -294,22 +230,22 @@ def step_of_most(curve: Sequence[Sequence[float]] | None) -> str:
     return str(next(reached, "-"))
 
 
-def is_search(one: Result) -> bool:
-    """Whether a result is of the world that must be searched."""
-    return bool(one["variant"] == SEARCH or one["variant"].startswith(f"{SEARCH}-"))
+def is_search(result: Result) -> bool:
+    """Return True for a result of the world that must be searched."""
+    return bool(result["variant"] == SEARCH or result["variant"].startswith(f"{SEARCH}-"))
 
 
 def illogical(found: Sequence[Result], stage: str) -> str:
     """Percent of episodes that fail FrameThinker's consistency check; empty for other systems."""
-    shares = [one["stages"][stage]["sampled"].get("illogical") for one in found]
+    shares = [result["stages"][stage]["sampled"].get("illogical") for result in found]
     return "" if None in shares else percent([share for share in shares if share is not None])
 
 
 def calls_by_class(found: Sequence[Result], stage: str) -> str:
     """Legal calls per episode for each class of question."""
     by: dict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for kind, calls in one["stages"][stage]["sampled"]["calls"].items():
+    for result in found:
+        for kind, calls in result["stages"][stage]["sampled"]["calls"].items():
             by[kind].append(calls)
     return ", ".join(f"{kind} {statistics.fmean(calls):.2f}" for kind, calls in by.items())
 
@@ -317,51 +253,66 @@ def calls_by_class(found: Sequence[Result], stage: str) -> str:
 def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []
-    results = [one for one in results if one["budgets"]]
-    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in results):
+    results = [result for result in results if result["budgets"]]
+    for system, variant, beside in distinct(results, "system", "variant", "beside"):
         measured = of(results, system, variant)
-        for budget in dict.fromkeys(budget for one in measured for budget in one["budgets"]):
-            having = [one for one in results if budget in one["budgets"]]
+        for budget in dict.fromkeys(budget for result in measured for budget in result["budgets"]):
+            having = [result for result in results if budget in result["budgets"]]
             found, pairs = of(having, system, variant), same_seeds(having, system, variant, beside)
-            changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)
+            changed, compared = ([result["budgets"][budget]["accuracy"] for result in side] for side in pairs)
             by_seed = signed(points(compared, changed)) if variant != beside else ""
-            accuracy = percent([one["budgets"][budget]["accuracy"] for one in found])
+            accuracy = percent([result["budgets"][budget]["accuracy"] for result in found])
             rows.append([system, variant, budget, str(len(found)), accuracy, by_seed])
     return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
 
 def draw(results: Sequence[Result], system: str, file: Path) -> bool:
-    """Reward, calls and frames by GRPO step: a line for each variant, its mean over seeds.
+    """Draw reward, calls and frames by GRPO step: a line for each variant, its mean over seeds; False without any."""
+    variants = dict.fromkeys(result["variant"] for result in results if result["system"] == system)
+    found = {variant: of(results, system, variant) for variant in variants if not variant.startswith(SEARCH)}
+    return _draw(found, "curves", PICTURED, f"{system}, mean over seeds", file)
 
-    Returns:
-        Whether there was anything to draw. What was trained in the world that must be searched has other rewards:
-        see :func:`draw_search`.
-    """
+
+def draw_search(results: Sequence[Result], file: Path) -> bool:
+    """Draw how the systems learn to search, by GRPO step: a line for each, its mean over seeds; False without any."""
+    systems = dict.fromkeys(result["system"] for result in results if result["variant"] == SEARCH)
+    found = {system: of(results, system, SEARCH) for system in systems}
+    return _draw(found, "searched", SEARCHED, "sampled training episodes, mean over seeds", file)
+
+
+def _draw(
+    lines: Mapping[str, Sequence[Result]], curves: str, titles: Mapping[str, str], title: str, file: Path
+) -> bool:
+    """Draw a panel for each key of the results' curves, with a line for each name; False without any."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    variants = dict.fromkeys(one["variant"] for one in results if one["system"] == system and not is_search(one))
-    if not variants:
+    if not lines:
         return False
-    figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
-    for variant in variants:
-        found = of(results, system, variant)
-        for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
-            _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
-    figure.suptitle(
-        f"{system}, mean over seeds (their number in brackets), moving average over {SMOOTHING} steps", fontsize=10
-    )
-    _save_with_legend(figure, panels, file)
+    columns = min(4, len(lines))
+    space = 0.2 * -(-len(lines) // columns)  # inches of the legend below
+    width, height = 3 * len(titles) + (3 if len(titles) == 3 else 0), 3.4 + space
+    figure, panels = pyplot.subplots(1, len(titles), figsize=(width, height), dpi=110)
+    for name, found in lines.items():
+        for axes, (key, label) in zip(panels, titles.items(), strict=True):
+            known = [result[curves][key] for result in found if key in result[curves]]
+            _plot_mean(axes, known, label, f"{name} ({len(found)})")
+    figure.suptitle(f"{title} (their number in brackets), moving average over {SMOOTHING} steps", fontsize=10)
+    figure.tight_layout(rect=(0, space / height, 1, 1))
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.savefig(file)
+    pyplot.close(figure)
     return True
 
 
 def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: str, label: str) -> None:
     """The mean of some curves of steps and values, raw and smoothed."""
     values: dict[float, list[float]] = defaultdict(list)
-    for steps_of, values_of in curves:
-        for step, value in zip(steps_of, values_of, strict=True):
+    for curve in curves:
+        for step, value in zip(*curve, strict=True):
             values[step].append(value)
     steps = sorted(values)
     means = [statistics.fmean(values[step]) for step in steps]
@@ -370,48 +321,6 @@ def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: st
     axes.set(xlabel="GRPO step", title=title)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
-
-
-def _save_with_legend(figure: Any, panels: Sequence[Any], file: Path) -> None:
-    """Save a picture whose panels have the same lines, named below them."""
-    from matplotlib import pyplot
-
-    lines, labels = panels[0].get_legend_handles_labels()
-    columns = min(4, len(labels))
-    space = 0.2 * -(-len(labels) // columns)  # inches
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + space)
-    figure.tight_layout(rect=(0, space / (height + space), 1, 1))
-    figure.legend(lines, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
-    figure.savefig(file)
-    pyplot.close(figure)
-
-
-def draw_search(results: Sequence[Result], file: Path) -> bool:
-    """How the systems learn to search, by GRPO step: a line for each, its mean over seeds.
-
-    Returns:
-        Whether there was anything to draw.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    systems = list(dict.fromkeys(one["system"] for one in results if one["variant"] == SEARCH))
-    if not systems:
-        return False
-    figure, panels = pyplot.subplots(1, len(SEARCHED), figsize=(15, 3.4), dpi=110)
-    for system in systems:
-        found = of(results, system, SEARCH)
-        for axes, (key, title) in zip(panels, SEARCHED.items(), strict=True):
-            curves = [one["searched"][key] for one in found if key in one["searched"]]
-            _plot_mean(axes, curves, title, f"{system} ({len(found)})")
-    figure.suptitle(
-        f"sampled training episodes, mean over seeds (in brackets), moving average over {SMOOTHING} steps", fontsize=10
-    )
-    _save_with_legend(figure, panels, file)
-    return True
 
 
 def finished(out: Path) -> list[dict[str, Any]]:
@@ -435,16 +344,12 @@ def tables(results: Sequence[Result]) -> str:
 
 
 def write_report(out: Path) -> str:
-    """Write ``results.json``, ``learning.md`` and a PNG for each system.
-
-    Returns:
-        The tables.
-    """
+    """Write ``results.json``, ``learning.md`` and a PNG for each system; return the tables."""
     results = finished(out)
     if not results:
         return "nothing is finished yet"
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    for system in dict.fromkeys(one["system"] for one in results):
+    for (system,) in distinct(results, "system"):
         draw(results, system, out / f"{system}.png")
     draw_search(results, out / "search.png")
     text = tables(results)
@@ -459,12 +364,14 @@ def publish(out: Path, docs: Path) -> None:
     """
     file = docs / "learning.json"
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    merged = {one["cell"]: one for one in known}
-    merged |= {one["cell"]: {key: value for key, value in one.items() if key != "checkpoint"} for one in finished(out)}
+    merged = {result["cell"]: result for result in known}
+    merged |= {
+        result["cell"]: {key: value for key, value in result.items() if key != "checkpoint"} for result in finished(out)
+    }
     results = [merged[name] for name in sorted(merged)]
     file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
     pictures = []
-    for system in dict.fromkeys(one["system"] for one in results):
+    for (system,) in distinct(results, "system"):
         if draw(results, system, docs / f"learning-{system}.png"):
             pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
     if draw_search(results, docs / "learning-search.png"):

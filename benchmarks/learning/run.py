@@ -2,7 +2,7 @@
 
 ``python benchmarks/learning/run.py`` runs each system's chain (base model, cold start, for EVA KTO, GRPO) and one
 changed key for each claim of a paper, on three seeds, with the recipes' own laptop jobs. What is finished stays: stop
-it when you like, and the same command goes on. ``--report`` only writes the tables and curves of what is there.
+it when you like, and the same command continues. ``--report`` only writes the tables and curves of what is there.
 """
 
 import argparse
@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.config.compose import compose_recipe  # noqa: E402
-from agentic_video.launch.handover import quoted  # noqa: E402
+from agentic_video.config.overrides import quoted  # noqa: E402
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.metrics import read_metrics, series  # noqa: E402
@@ -43,11 +43,11 @@ SAMPLED = 1.0
 BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
 SEARCH_BUDGETS = ("agentic_video.system.max_calls", "agentic_video.system.max_turns", "data.max_response_length")
-"""What KTO needs of ``+profile=search``, which is GRPO's: how long an episode may be."""
+"""Keys of ``+profile=search``, which is GRPO's, that KTO needs: how long an episode may be."""
 SAMPLES = 2
-"""Episodes of each of its training questions that KTO's are chosen from."""
+"""Episodes of each training question that KTO's are chosen from."""
 LAST = 1_000_000
-"""Save only after the last step, whichever that is."""
+"""Saves only after the last step."""
 CURVES = (
     "episode/reward_sampled",
     "episode/acc",
@@ -70,11 +70,7 @@ def world_overrides(seed: int) -> list[str]:
 
 
 def run(command: Sequence[str], folder: Path, log: Path) -> float:
-    """Run a job, its output in a file; its seconds.
-
-    Raises:
-        CellError: It failed.
-    """
+    """Run a job, its output in a file; return its seconds."""
     started = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OUTPUT_DIR": str(folder)}
@@ -143,21 +139,23 @@ def measure(
 
 
 def searched_by_step(run_folder: Path) -> dict[str, list[list[float]]]:
-    """How the training episodes of a run in the world that must be searched searched: steps and values by figure."""
+    """Search figures of a run's training episodes by step: steps and values by figure."""
     lines = by_steps(run_folder, 1)
     return {
         name: [list(pair) for pair in zip(*known, strict=True)]
         for name in SEARCHED
         if (
             known := [
-                (step, value) for step, (_, one) in enumerate(lines, 1) if (value := getattr(one, name)) is not None
+                (step, value)
+                for step, (_, searched) in enumerate(lines, 1)
+                if (value := getattr(searched, name)) is not None
             ]
         )
     }
 
 
 def once(file: Path, make: Any) -> Any:
-    """A result that is on disk, or made and written."""
+    """Load a result from disk, or make and write it."""
     if not file.is_file():
         made = make()
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -167,11 +165,7 @@ def once(file: Path, make: Any) -> Any:
 
 
 def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[str], folder: Path) -> list[str]:
-    """Episodes that a cold start samples on the training questions of the world that must be searched, labelled.
-
-    Returns:
-        Overrides of a KTO that goes on from that cold start.
-    """
+    """Sample and label episodes of a cold start in the world that must be searched; return overrides for KTO."""
     data = build_toyworld(recipe_of(system), world)["train"]
     records: list[Record] = []
     for seed in range(SAMPLES):
@@ -189,7 +183,7 @@ def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[st
 
 
 def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
-    """The checkpoints before GRPO, shared by the variants of a system, cold start and seed, and what they can do."""
+    """The checkpoints before GRPO, shared by the variants of a system, cold start and seed, and their scores."""
     system, cold_start = variant.system, variant.cold_start
     folder = out / "starts" / f"{variant.start_name}-{seed}"
     world = [*variant.world, *world_overrides(seed)]
@@ -257,7 +251,9 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
 
     trained: dict[str, Any] = once(folder / "grpo.json", grpo)
     model = Path(trained["checkpoint"])
-    evaluated = [one for one in variant.overrides if one.startswith("agentic_video.")] + list(variant.evaluated)
+    evaluated = [override for override in variant.overrides if override.startswith("agentic_video.")] + list(
+        variant.evaluated
+    )
     result = {
         "cell": cell.name,
         "system": variant.system,

@@ -2,8 +2,8 @@
 
     python -m benchmarks.rewards.audit --episodes 2000 --out FILE
 
-The right answer is drawn anew for each episode, so a strategy that doesn't know it can earn by chance only; what is
-printed is the mean reward of each, beside that of a blind guess. The video is made up (a minute, ten frames a second).
+The right answer is drawn for each episode, so a strategy that doesn't know it can earn by chance only; what is
+printed is the mean reward of each, and that of a blind guess. The video is made up (a minute, ten frames a second).
 """
 
 from __future__ import annotations
@@ -28,27 +28,21 @@ from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import LETTERS, VideoQA
 from benchmarks.hostile.outputs import Source
 from benchmarks.rewards.strategies import EXPLAINED, LOOK, PLAYED, SECONDS, Rows, Strategy, anywhere
+from benchmarks.tables import table as markdown
 from tests.hostile_cases import CASES, OPTIONS, Case
 
 WIDEST = 7
-"""Columns of a table, the strategies' beside them."""
+"""Settings in a table."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A system as it is audited.
+    """A system as it is audited."""
 
-    Attributes:
-        name: For tables: the system, and what of it isn't its default.
-        case: It and its grammar.
-        kind: Class of the question, for VideoBrain.
-        rows: What is asked.
-    """
-
-    name: str
-    case: Case
-    kind: str = "active"
-    rows: Rows = "choice"
+    name: str  # for tables: the system, and what of it isn't its default
+    case: Case  # it and its grammar
+    kind: str = "active"  # class of the question, for VideoBrain
+    rows: Rows = "choice"  # what is asked
 
 
 def settings() -> Iterator[Setting]:
@@ -70,7 +64,7 @@ def settings() -> Iterator[Setting]:
 
 
 def question(setting: Setting, number: int, rng: random.Random) -> VideoQA:
-    """A question whose right answer, or whose evidence, is drawn."""
+    """Draw a question's right answer, or its evidence."""
     extra: dict[str, Any] = {"class": setting.kind}
     if setting.rows == "choice":
         answer = rng.choice(LETTERS[: len(OPTIONS)])
@@ -86,7 +80,7 @@ def question(setting: Setting, number: int, rng: random.Random) -> VideoQA:
 
 
 class _Verifier:
-    """EVA's verifier: what the agent was shown tells it the answer, or nothing; then it says any letter."""
+    """EVA's verifier: gives the answer if the agent was shown it, otherwise any letter."""
 
     def __init__(self, rng: random.Random, told: str):
         self._rng, self._told = rng, told
@@ -101,38 +95,20 @@ def _any_letter(rng: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What a strategy earned.
+    """Earnings of a strategy."""
 
-    Attributes:
-        setting: Name of the setting.
-        strategy: Its name.
-        knows: What it knows.
-        reward: Mean reward.
-        error: Standard error of the mean.
-        acc: Mean accuracy.
-        terms: Mean of each term.
-        ends: How episodes ended, by share.
-    """
-
-    setting: str
-    strategy: str
-    knows: str
-    reward: float
-    error: float
-    acc: float
-    terms: dict[str, float]
-    ends: dict[str, float]
+    setting: str  # name of the setting
+    strategy: str  # its name
+    knows: str  # what it knows
+    reward: float  # mean reward
+    error: float  # standard error of the mean
+    acc: float  # mean accuracy
+    terms: dict[str, float]  # mean of each term
+    ends: dict[str, float]  # how episodes ended, by share
 
 
 async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) -> Result:
-    """Play a strategy so many times.
-
-    Args:
-        setting: The system.
-        strategy: Who plays.
-        episodes: How many.
-        seed: Of right answers and of whatever is drawn.
-    """
+    """Play a strategy in a setting so many times; the seed is of right answers and of the strategy's draws."""
     rng = random.Random(f"{seed}/{setting.name}/{strategy.name}")
     rewards: list[float] = []
     accuracies: list[float] = []
@@ -167,7 +143,7 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
 
 
 def _beside(told: str, rng: random.Random) -> Callable[[AsideRequest], str]:
-    """What a policy says when it is asked beside its episode: what it knows of the answer, or any letter."""
+    """Reply to side queries: the right answer if it is known, or any letter."""
     return lambda request: told or _any_letter(rng)
 
 
@@ -179,73 +155,64 @@ def _script(texts: Sequence[str]) -> Any:
 
 
 def pays_more(results: Sequence[Result]) -> list[Result]:
-    """Strategies that know nothing and earn more than a blind guess in the same setting, by more than chance.
-
-    Args:
-        results: Of one setting.
-    """
-    guess = next(one for one in results if one.strategy == "blind guess")
+    """Strategies of one setting that know nothing and earn more than a blind guess, by more than chance."""
+    guess = next(result for result in results if result.strategy == "blind guess")
     return [
-        one
-        for one in results
-        if one.knows == "nothing" and one.reward - guess.reward > 4 * math.hypot(one.error, guess.error) + 1e-9
+        result
+        for result in results
+        if result.knows == "nothing" and result.reward - guess.reward > 4 * math.hypot(result.error, guess.error) + 1e-9
     ]
 
 
 def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {}
-    for one in results:
-        found.setdefault(one.setting, []).append(one)
+    for result in results:
+        found.setdefault(result.setting, []).append(result)
     return found
 
 
 def table(results: Sequence[Result]) -> str:
-    """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess.
+    """Mean rewards, strategies down and settings across; bold pays more than a blind guess.
 
-    Settings that other strategies are played in have a table of their own, and none is wider than ``WIDEST`` settings.
+    Settings with other strategies have a table of their own, and none is wider than ``WIDEST`` settings.
     """
     by_setting = _by_setting(results)
-    more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
+    more = {(result.setting, result.strategy) for own in by_setting.values() for result in pays_more(own)}
+    rewards = {(result.setting, result.strategy): f"{result.reward:.2f}" for result in results}
+    rewards |= {key: f"**{rewards[key]}**" for key in more}
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, own in by_setting.items():
-        groups.setdefault(tuple(one.strategy for one in own), []).append(name)
-    tables = []
-    for strategies, names in groups.items():
-        for first in range(0, len(names), WIDEST):
-            across = names[first : first + WIDEST]
-            lines = ["| strategy | " + " | ".join(across) + " |", "|---|" + "---:|" * len(across)]
-            for strategy in strategies:
-                cells = []
-                for name in across:
-                    text = f"{next(one.reward for one in by_setting[name] if one.strategy == strategy):.2f}"
-                    cells.append(f"**{text}**" if (name, strategy) in more else text)
-                lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
-            tables.append("\n".join(lines))
-    return "\n\n".join(tables)
+        groups.setdefault(tuple(result.strategy for result in own), []).append(name)
+    return "\n\n".join(
+        markdown(
+            ["strategy", *across],
+            [[strategy, *(rewards[name, strategy] for name in across)] for strategy in strategies],
+            numbers=len(across),
+        )
+        for strategies, names in groups.items()
+        for across in (names[first : first + WIDEST] for first in range(0, len(names), WIDEST))
+    )
 
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
-    """Those that pay more than a blind guess by no published rule."""
-    return [one for own in _by_setting(results).values() for one in pays_more(own) if _cause(one) is None]
+    """Strategies that pay more than a blind guess by no published rule."""
+    return [result for own in _by_setting(results).values() for result in pays_more(own) if _cause(result) is None]
 
 
 def causes(results: Sequence[Result]) -> str:
-    """What pays more than a blind guess, by how much, and why, as a table."""
-    lines = [
-        "| | strategy | reward | blind guess | terms | why, and the key that ends it |",
-        "|---|---|---:|---:|---|---|",
-    ]
+    """Table of the strategies that pay more than a blind guess: by how much, and why."""
+    rows = []
     for name, own in _by_setting(results).items():
-        guess = next(one.reward for one in own if one.strategy == "blind guess")
-        for one in pays_more(own):
-            terms = ", ".join(f"{term} {value:.2f}" for term, value in one.terms.items() if abs(value) > 5e-3)
-            why = _cause(one) or "**nothing published: a defect**"
-            lines.append(f"| {name} | {one.strategy} | {one.reward:.2f} | {guess:.2f} | {terms} | {why} |")
-    return "\n".join(lines)
+        guess = next(result.reward for result in own if result.strategy == "blind guess")
+        for result in pays_more(own):
+            terms = ", ".join(f"{term} {value:.2f}" for term, value in result.terms.items() if abs(value) > 5e-3)
+            why = _cause(result) or "**nothing published: a defect**"
+            rows.append([name, result.strategy, f"{result.reward:.2f}", f"{guess:.2f}", terms, why])
+    return markdown(["", "strategy", "reward", "blind guess", "terms", "why, and the key that ends it"], rows)
 
 
-def _cause(one: Result) -> str | None:
-    return EXPLAINED.get((one.setting.split(",")[0], one.strategy))
+def _cause(result: Result) -> str | None:
+    return EXPLAINED.get((result.setting.split(",")[0], result.strategy))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -267,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(results))
     print(causes(results))
     if options.out is not None:
-        options.out.write_text(json.dumps([vars(one) for one in results], indent=1) + "\n")
+        options.out.write_text(json.dumps([vars(result) for result in results], indent=1) + "\n")
     return 1 if unexplained(results) else 0
 
 

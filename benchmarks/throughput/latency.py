@@ -37,6 +37,7 @@ from agentic_video.video.sampling import nearest_indices, snapped_indices, unifo
 from agentic_video.video.sizes import fit_within, resize
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
+from benchmarks.tables import table
 from benchmarks.throughput.videos import CODECS, VideoSpec, make_video
 
 BOX = (448, 252)
@@ -54,25 +55,15 @@ Task = Mapping[str, Way]
 
 @dataclass(frozen=True)
 class Run:
-    """A stretch of packets to decode.
+    """A stretch of packets to decode."""
 
-    Attributes:
-        entry: Place of the keyframe's packet.
-        last: Place of the last packet needed.
-        wanted: Places of the packets whose frames are wanted.
-    """
-
-    entry: int
-    last: int
-    wanted: tuple[int, ...]
+    entry: int  # place of the keyframe's packet
+    last: int  # place of the last packet needed
+    wanted: tuple[int, ...]  # places of the packets whose frames are wanted
 
 
 def runs_of(index: VideoIndex, indices: Sequence[int]) -> list[Run]:
-    """The packets that frames need: from each one's keyframe to itself, no packet twice.
-
-    Args:
-        indices: Frame indices, ascending and distinct.
-    """
+    """Packets needed by ascending, distinct frame indices: from each one's keyframe to itself, none twice."""
     runs: list[Run] = []
     for number in indices:
         ordinal = int(index.ordinals[number])
@@ -89,14 +80,7 @@ def runs_of(index: VideoIndex, indices: Sequence[int]) -> list[Run]:
 
 
 class Floor:
-    """The decoder alone, with everything it needs in memory.
-
-    Args:
-        path: Video file.
-        index: Its index.
-        indices: Frame indices, ascending and distinct.
-        decoders: Threads, each with a decoder of its own.
-    """
+    """The decoder alone, with all it needs in memory: one decoder a thread, for ascending, distinct frames."""
 
     def __init__(self, path: str, index: VideoIndex, indices: Sequence[int], decoders: int) -> None:
         self._skips = index.info.codec == "h264"
@@ -108,15 +92,11 @@ class Floor:
         self.packets = sum(len(packets) for _, part in self._parts for _, packets in part)
 
     def __call__(self) -> None:
-        """Decode.
-
-        Raises:
-            RuntimeError: A wanted frame didn't come out.
-        """
+        """Decode; raises RuntimeError if a wanted frame didn't come out."""
         list(self._threads.map(self._decode, self._parts))
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads."""
         self._threads.shutdown()
 
     def _decode(self, part: tuple[Any, list[tuple[Run, list[av.Packet]]]]) -> None:
@@ -157,7 +137,7 @@ class Floor:
 
 
 def measure(tasks: Mapping[str, Task], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each way of each task, every round's; the first round warms up and isn't counted."""
+    """Seconds of each way of each task in every round; the first round is a warm-up and isn't counted."""
     seconds: dict[str, dict[str, list[float]]] = {name: {way: [] for way in task} for name, task in tasks.items()}
     for turn in range(rounds + 1):
         for name, task in tasks.items():
@@ -271,17 +251,15 @@ def _decord_reader(path: str, threads: int) -> Any | None:
 COLUMNS = ("floor", "store", "store/floor", "decord kept open", "decord at each call", "warm")
 
 
-def table(results: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:
+def figures(results: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:
     """The figures as a Markdown table."""
-    lines = [
-        "| video | task | " + " | ".join(COLUMNS) + " | exact/keyframes |",
-        "|---|---|" + "---:|" * (len(COLUMNS) + 1),
+    columns = (*COLUMNS, "exact/keyframes")
+    rows = [
+        [video, task, *(_cell(ways.get(column)) for column in columns)]
+        for video, tasks in results.items()
+        for task, ways in tasks.items()
     ]
-    for video, tasks in results.items():
-        for task, ways in tasks.items():
-            cells = [_cell(ways.get(column)) for column in (*COLUMNS, "exact/keyframes")]
-            lines.append(f"| {video} | {task} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return table(["video", "task", *columns], rows, numbers=len(columns))
 
 
 def _cell(value: float | None) -> str:
@@ -289,7 +267,7 @@ def _cell(value: float | None) -> str:
 
 
 def specs(quick: bool) -> Iterator[VideoSpec]:
-    """What is measured; one short small video where it is only to be seen to work."""
+    """The measured videos; one short small video for a smoke test."""
     if quick:
         yield VideoSpec("h264", 180, 1)
         return
@@ -319,8 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results[spec.name] = time_video(
                 str(path), decoders, 1 if options.quick else options.rounds, not options.no_decord
             )
-            print(table({spec.name: results[spec.name]}).splitlines()[-4:], file=sys.stderr, flush=True)
-    print(table(results))
+            print(figures({spec.name: results[spec.name]}).splitlines()[-4:], file=sys.stderr, flush=True)
+    print(figures(results))
     if options.out is not None:
         machine = {"processors": cpu_limit(), "load": os.getloadavg()[0], "decoders": decoders, "pyav": av.__version__}
         options.out.write_text(json.dumps({"machine": machine, "milliseconds": results}, indent=1) + "\n")

@@ -23,7 +23,7 @@ from verl.experimental.agent_loop import agent_loop as verl_agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.launch.handover import quoted
+from agentic_video.config.overrides import quoted
 from agentic_video.rollout.tokens import TokenSequence
 from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VideoAgentLoop
@@ -71,21 +71,13 @@ def make_model(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Load:
-    """What is played.
+    """Size of the played workload."""
 
-    Attributes:
-        questions: How many.
-        rollouts: Of each question.
-        overview: Frames of the first view.
-        zooms: Calls of 16 frames that each rollout makes, each into another stretch.
-        think: Seconds that the stand-in for the model takes for a turn.
-    """
-
-    questions: int = 1
-    rollouts: int = 1
-    overview: int = 64
-    zooms: int = 4
-    think: float = 0.0
+    questions: int = 1  # how many
+    rollouts: int = 1  # of each question
+    overview: int = 64  # frames of the first view
+    zooms: int = 4  # calls of 16 frames that each rollout makes, each into another stretch
+    think: float = 0.0  # seconds that the stand-in for the model takes for a turn
 
     @property
     def frames(self) -> int:
@@ -94,7 +86,7 @@ class Load:
 
 
 def configured(model: Path, load: Load, side: Side, more: Sequence[str] = ()) -> DictConfig:
-    """VideoZoomer's cluster config for a load, resolved; with more overrides."""
+    """VideoZoomer's cluster config for a load, resolved."""
     overrides = [
         f"actor_rollout_ref.model.path={quoted(model)}",
         "data.train_files=none",
@@ -128,33 +120,26 @@ verl_agent_loop._agent_loop_registry[STOCK_AGENT] = {"_target_": f"{__name__}.St
 
 @dataclass
 class Counts:
-    """What one side has done.
+    """Work of one side."""
 
-    Attributes:
-        processed: Images that a processor was given in this process.
-        submitted: Milliseconds on the event loop for each turn that was handed to a server.
-        sent: Bytes of images handed to a server, turn by turn.
-        put: Bytes written into TransferQueue's sockets.
-        got: Bytes read from them.
-    """
-
-    processed: int = 0
+    processed: int = 0  # images that a processor was given in this process
+    # milliseconds on the event loop for each turn that was handed to a server
     submitted: list[float] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
-    put: int = 0
-    got: int = 0
+    sent: list[int] = field(default_factory=list)  # bytes of images handed to a server, turn by turn
+    put: int = 0  # bytes written into TransferQueue's sockets
+    got: int = 0  # bytes read from them
 
 
 def image_bytes(image_data: Sequence[Any] | None) -> int:
-    """Bytes of what a server is handed as images."""
+    """Bytes of the images in a request."""
     total = 0
-    for one in image_data or ():
-        total += len(pickle.dumps(one)) if isinstance(one, ImageRef) else int(np.asarray(one).nbytes)
+    for image in image_data or ():
+        total += len(pickle.dumps(image)) if isinstance(image, ImageRef) else int(np.asarray(image).nbytes)
     return total
 
 
 class Server:
-    """Stands in for an engine: an actor that says what it is told to."""
+    """Stand-in for an engine: an actor that returns the given reply."""
 
     async def generate(self, reply: list[int], seconds: float, **request: Any) -> TokenOutput:
         """A turn."""
@@ -163,15 +148,7 @@ class Server:
 
 
 class Client:
-    """verl's client of its servers, with one stand-in: zooms, then answers.
-
-    Args:
-        server: Ray's handle of the stand-in.
-        tokenizer: The model's.
-        load: What is played.
-        duration: Of the video in seconds.
-        counts: Are kept here.
-    """
+    """verl's client of its servers, with one stand-in as server: zooms, then answers."""
 
     def __init__(self, server: Any, tokenizer: Any, load: Load, duration: float, counts: Counts):
         self._server, self._tokenizer, self._load, self._duration = server, tokenizer, load, duration
@@ -204,7 +181,7 @@ class Client:
 
     def finish(self) -> None:
         """Count bytes, which would take time while episodes run."""
-        self.counts.sent += [image_bytes(one) for one in self._asked]
+        self.counts.sent += [image_bytes(images) for images in self._asked]
         self._asked.clear()
 
 
@@ -220,11 +197,13 @@ def counting(counts: Counts) -> Callable[[], None]:
 
     def counted_serialize(self: Any) -> Any:
         frames = serialize(self)
-        counts.put += sum(memoryview(one).nbytes for one in frames)
+        counts.put += sum(memoryview(frame).nbytes for frame in frames)
         return frames
 
     def counted_deserialize(cls: Any, frames: Any) -> Any:
-        counts.got += sum(len(one.buffer) if hasattr(one, "buffer") else memoryview(one).nbytes for one in frames)
+        counts.got += sum(
+            len(frame.buffer) if hasattr(frame, "buffer") else memoryview(frame).nbytes for frame in frames
+        )
         return deserialize.__func__(cls, frames)
 
     processor: Any = Qwen2VLImageProcessor
@@ -240,11 +219,7 @@ def counting(counts: Counts) -> Callable[[], None]:
 
 
 class Heartbeat:
-    """How long an event loop makes a task wait that wants to run every two milliseconds.
-
-    Attributes:
-        stalls: Milliseconds that it was late, each time.
-    """
+    """Delays of a task that wants to run every two milliseconds; ``stalls`` holds them in milliseconds."""
 
     def __init__(self) -> None:
         self.stalls: list[float] = []
@@ -276,16 +251,7 @@ class Heartbeat:
 
 
 class Worker:
-    """An agent-loop worker of one side in this process.
-
-    Args:
-        side: Which.
-        model: Folder of tokenizer and processor.
-        video: That all questions are about.
-        load: What is played.
-        server: Ray's handle of a stand-in for an engine; None for one of its own.
-        overrides: More of the config.
-    """
+    """An agent-loop worker of one side in this process."""
 
     def __init__(
         self, side: Side, model: Path, video: Path, load: Load, server: Any = None, overrides: Sequence[str] = ()
@@ -312,11 +278,7 @@ class Worker:
         return {"video_qa": qa.to_row(), "index": question, "global_steps": 1, "raw_prompt": [], "data_source": "bench"}
 
     def episode(self, question: int, session: int, uid: str) -> Coroutine[Any, Any, Any]:
-        """One rollout of a question about the video that is this worker's now.
-
-        Args:
-            uid: The group's.
-        """
+        """One rollout of a question about the worker's current video; ``uid`` is the group's."""
         told = {"step": 1, "sample_index": question, "rollout_n": session, "validate": False}
         agent = AGENT_NAME if self.side == "references" else STOCK_AGENT
         row = {**self.row(question), "uid": uid, "session_id": session, "agent_name": agent}

@@ -35,6 +35,7 @@ from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.types.frame import ImageRef
 from agentic_video.video.fetch import FrameFetcher
 from agentic_video.video.store_config import StoreConfig
+from benchmarks.tables import size, table
 from benchmarks.throughput.rollouts import (
     SIDES,
     Counts,
@@ -47,7 +48,6 @@ from benchmarks.throughput.rollouts import (
     make_model,
     make_video,
 )
-from benchmarks.throughput.trajectory import size
 
 NODES = 2
 PLAYERS = 2
@@ -55,13 +55,13 @@ PLAYERS = 2
 JOINED = "AGENTIC_VIDEO_BENCHMARK_JOINED"
 """Set in the process that joins the nodes."""
 PASSES = 3
-"""How often a rank takes its sequences: old log-probabilities, the reference model's, the update."""
+"""Number of times a rank takes its sequences: old log-probabilities, the reference model's, the update."""
 LOAD = Load(questions=8, rollouts=16, overview=40, zooms=3, think=0.05)
 """128 trajectories of 88 frames."""
 
 
 class Engine:
-    """Stands in for a vLLM server: takes each distinct image once, and says what it is told to."""
+    """Stand-in for a vLLM server: fetches each distinct image once, and returns the given reply."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -71,8 +71,8 @@ class Engine:
     async def generate(self, reply: list[int], seconds: float, image_data: Any = None, **request: Any) -> TokenOutput:
         """A turn."""
         self._received += image_bytes(image_data)
-        new = [one for one in image_data or () if isinstance(one, ImageRef) and one.key not in self._seen]
-        self._seen.update(one.key for one in new)
+        new = [image for image in image_data or () if isinstance(image, ImageRef) and image.key not in self._seen]
+        self._seen.update(image.key for image in new)
         await self._fetcher.afetch(new)
         await asyncio.sleep(seconds)
         return TokenOutput(token_ids=reply, log_probs=[-1.0] * len(reply), extra_fields={"global_steps": 1})
@@ -96,7 +96,7 @@ class Player:
         stop = counting(counts)
         async with Heartbeat() as heart:
             shares = [
-                worker.play([one for one in questions if one % len(self._workers) == number])
+                worker.play([question for question in questions if question % len(self._workers) == number])
                 for number, worker in enumerate(self._workers)
             ]
             keys = [key for share in await asyncio.gather(*shares) for key in share]
@@ -120,10 +120,10 @@ class Rank:
         for _ in range(PASSES):
             for key in keys:
                 batch = tq.kv_batch_get(keys=[key], partition_id="train")
-                if images := [one for one in sequence_images(batch) if one]:
-                    fetched = self._fetcher.fetch(ref for one in images for ref in one.images)
+                if images := [references for references in sequence_images(batch) if references]:
+                    fetched = self._fetcher.fetch(ref for references in images for ref in references.images)
                     batch = with_patches(batch, image_patches(self._processor, fetched))
-                patches += sum(len(one["pixel_values"]) for one in sequence_inputs(batch))
+                patches += sum(len(inputs["pixel_values"]) for inputs in sequence_inputs(batch))
         stop()
         return {"got": counts.got, "fetched": self._fetcher.stats.bytes, "patches": patches}
 
@@ -160,7 +160,7 @@ def on_node(cls: type[Any], node: str, *arguments: Any) -> Any:
 
 
 def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
-    """Play and take a step, once its actors are there."""
+    """Play and take a step, after its actors have started."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     assert len(nodes) == NODES
     engines = [on_node(Engine, node) for node in nodes]
@@ -171,11 +171,12 @@ def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
     memory = Memory()
     started = time.perf_counter()
     questions = [
-        [one for one in range(load.questions) if one % len(players) == number] for number in range(len(players))
+        [question for question in range(load.questions) if question % len(players) == number]
+        for number in range(len(players))
     ]
     played = ray.get([player.play.remote(share) for player, share in zip(players, questions, strict=True)])
     rollout_seconds = time.perf_counter() - started
-    keys = sorted(key for one in played for key in one["keys"])
+    keys = sorted(key for play in played for key in play["keys"])
     # verl deals sequences out by length, which scatters groups
     taken = ray.get([rank.take.remote(keys[number :: len(ranks)]) for number, rank in enumerate(ranks)])
     seconds = time.perf_counter() - started
@@ -184,43 +185,39 @@ def measure(side: Side, load: Load, model: Path, video: Path) -> dict[str, Any]:
     tq.kv_clear(keys=keys, partition_id="train")
     for actor in (*players, *ranks, *engines):
         ray.kill(actor)
-    patches = sum(one["patches"] for one in taken)
+    patches = sum(part["patches"] for part in taken)
     assert patches == PASSES * len(keys) * load.frames * 512, "each rank made all patches of 448 x 224 frames"
     return {
         "side": side,
         "trajectories": len(keys),
         "frames": load.frames,
-        "put_bytes": sum(one["put"] for one in played),
-        "got_bytes": sum(one["got"] for one in taken),
-        "fetched_bytes": sum(one["fetched"] for one in taken),
-        "server_bytes": sum(one["received"] for one in served),
-        "server_fetched_bytes": sum(one["fetched"] for one in served),
-        "server_fetched_images": sum(one["images"] for one in served),
-        "processed": sum(one["processed"] for one in played),
-        "stall_ms": max(one["stall"] for one in played),
+        "put_bytes": sum(part["put"] for part in played),
+        "got_bytes": sum(part["got"] for part in taken),
+        "fetched_bytes": sum(part["fetched"] for part in taken),
+        "server_bytes": sum(part["received"] for part in served),
+        "server_fetched_bytes": sum(part["fetched"] for part in served),
+        "server_fetched_images": sum(part["images"] for part in served),
+        "processed": sum(part["processed"] for part in played),
+        "stall_ms": max(part["stall"] for part in played),
         "rollout_seconds": rollout_seconds,
         "seconds": seconds,
         "peak_bytes": most,
     }
 
 
-def table(results: Sequence[dict[str, Any]]) -> str:
+def figures(results: Sequence[dict[str, Any]]) -> str:
     """The figures side by side."""
-    head = ["trajectories", "side", "into TransferQueue", f"out of it, {PASSES} times", "frames to ranks"]
-    head += [
-        "with requests to servers",
-        "fetched by servers",
-        "moved in all",
-        "peak memory",
-        "longest stall",
-        "seconds",
-    ]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for one in results:
-        moved = [one[f"{name}_bytes"] for name in ("put", "got", "fetched", "server", "server_fetched")]
-        cells = [str(one["trajectories"]), one["side"], *map(size, [*moved, sum(moved), one["peak_bytes"]])]
-        lines.append(f"| {' | '.join(cells)} | {one['stall_ms']:.0f} ms | {one['seconds']:.0f} |")
-    return "\n".join(lines)
+    head = (
+        f"trajectories, side, into TransferQueue, out of it {PASSES} times, frames to ranks, with requests to servers, "
+    )
+    head += "fetched by servers, moved in all, peak memory, longest stall, seconds"
+    rows = []
+    for result in results:
+        moved = [result[f"{name}_bytes"] for name in ("put", "got", "fetched", "server", "server_fetched")]
+        sizes = map(size, [*moved, sum(moved), result["peak_bytes"]])
+        last = [f"{result['stall_ms']:.0f} ms", f"{result['seconds']:.0f}"]
+        rows.append([str(result["trajectories"]), result["side"], *sizes, *last])
+    return table(head.split(", "), rows)
 
 
 def main() -> None:
@@ -254,7 +251,7 @@ def main() -> None:
     tq.close()
     ray.shutdown()
     (options.out / "step.json").write_text(json.dumps(results, indent=1))
-    print(table(results))
+    print(figures(results))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import transfer_queue as tq
 from agentic_video.training.engines.actor import sequence_images
 from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.video.fetch import FrameFetcher
+from benchmarks.tables import size, table
 from benchmarks.throughput.rollouts import SIDES, Heartbeat, Load, Side, Worker, counting, make_model, make_video
 
 LOADS = {
@@ -55,9 +56,9 @@ def measure(side: Side, name: str, load: Load, model: Path, video: Path) -> dict
         before = counts.got
         batch = tq.kv_batch_get(keys=[key], partition_id="train")
         got += counts.got - before
-        if images := [one for one in sequence_images(batch) if one]:
+        if images := [references for references in sequence_images(batch) if references]:
             fetcher = FrameFetcher(images[0].store)
-            found = fetcher.fetch(ref for one in images for ref in one.images)
+            found = fetcher.fetch(ref for references in images for ref in references.images)
             image_patches(worker.worker.processor.image_processor, found)
             fetched += fetcher.stats.bytes
     getting = (time.perf_counter() - getting) / min(4, len(keys))
@@ -86,28 +87,23 @@ def measure(side: Side, name: str, load: Load, model: Path, video: Path) -> dict
     }
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def figures(results: list[dict[str, Any]]) -> str:
     """The figures side by side."""
-    lines = [
-        "| | side | into TransferQueue | out of it, once | frames fetched | to the server | submit a turn | "
-        "processed in the worker | event loop blocked | longest stall |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    head = "side, into TransferQueue, out of it once, frames fetched, to the server, submit a turn, "
+    head += "processed in the worker, event loop blocked, longest stall"
+    rows = [
+        [
+            result["load"],
+            result["side"],
+            *(size(result[f"{key}_bytes"]) for key in ("put", "got", "fetched", "server")),
+            f"{result['submit_ms']:.1f} ms",
+            str(result["processed"]),
+            f"{result['loop_ms']:.0f} ms",
+            f"{result['stall_ms_most']:.0f} ms",
+        ]
+        for result in results
     ]
-    for one in results:
-        lines.append(
-            f"| {one['load']} | {one['side']} | {size(one['put_bytes'])} | {size(one['got_bytes'])} | "
-            f"{size(one['fetched_bytes'])} | {size(one['server_bytes'])} | {one['submit_ms']:.1f} ms | "
-            f"{one['processed']} | {one['loop_ms']:.0f} ms | {one['stall_ms_most']:.0f} ms |"
-        )
-    return "\n".join(lines)
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count:.0f} B"
+    return table(["", *head.split(", ")], rows)
 
 
 def main() -> None:
@@ -137,7 +133,7 @@ def main() -> None:
     (options.out / "trajectory.json").write_text(
         json.dumps({"loads": {n: asdict(v) for n, v in loads.items()}, "results": results}, indent=1)
     )
-    print(table(results))
+    print(figures(results))
     tq.close()
     ray.shutdown()
 

@@ -1,7 +1,7 @@
 """Videos to time decoders with: any codec, height and length, made in seconds and kept.
 
 A short moving scene is encoded once and its packets are written again and again, so that two hours take no longer to
-make than to copy. Each repetition begins with a keyframe that starts anew, as the cuts of a real film do.
+make than to copy. Each repetition begins with a keyframe that starts again, as the cuts of a real film do.
 """
 
 from __future__ import annotations
@@ -38,17 +38,11 @@ _BITS_PER_PIXEL = 0.05
 
 @dataclass(frozen=True)
 class VideoSpec:
-    """One video.
+    """One video."""
 
-    Attributes:
-        codec: Its codec.
-        height: In pixels; the width is 16/9 of it.
-        minutes: How long it lasts.
-    """
-
-    codec: Codec
-    height: int
-    minutes: float
+    codec: Codec  # its codec
+    height: int  # in pixels; the width is 16/9 of it
+    minutes: float  # how long it lasts
 
     @property
     def width(self) -> int:
@@ -62,16 +56,12 @@ class VideoSpec:
 
     @property
     def scenes(self) -> int:
-        """How often the scene is shown."""
+        """Repetitions of the scene."""
         return max(1, round(self.minutes * 60 * FPS / SCENE_FRAMES))
 
 
 def make_video(spec: VideoSpec, folder: Path) -> Path:
-    """The file of a video, made if it isn't there.
-
-    Args:
-        folder: Where videos are kept.
-    """
+    """Make a video in a folder unless it is there; return its file."""
     path = folder / f"{spec.name}.mp4"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

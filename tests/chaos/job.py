@@ -25,7 +25,7 @@ SMALL = (
 )
 """A step of two groups of four episodes, and a checkpoint after each; and every kind of process."""
 PATIENCE = 600.0
-"""Seconds after which a job that neither goes on nor ends counts as hanging."""
+"""Seconds after which a job that neither continues nor ends counts as hanging."""
 GONE_SECONDS = 180.0
 """Seconds that the processes of a job that has ended have for ending, too."""
 
@@ -49,13 +49,7 @@ KINDS: Mapping[str, str] = {
 
 
 class Attempt:
-    """One start of the command that trains.
-
-    Args:
-        output: Folder of all outputs; the command's current folder, too.
-        overrides: Hydra's, beside :data:`SMALL`.
-        environment: Variables beside this process's own.
-    """
+    """One start of the command that trains, in the folder of all outputs."""
 
     def __init__(self, output: Path, overrides: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "agentic_video.cli", "run", str(RECIPE), "--profile", "laptop"]
@@ -102,15 +96,7 @@ class Attempt:
         return "\n".join(self.lines)
 
     def wait_for(self, pattern: str, start: int = 0) -> "re.Match[str]":
-        """Wait for a line.
-
-        Args:
-            pattern: That it matches from its start.
-            start: Number of the first line that counts.
-
-        Raises:
-            AssertionError: The command has ended without it, or hangs.
-        """
+        """Wait for a line, from a number on, that a pattern matches from its start."""
         end = time.monotonic() + PATIENCE
         with self._news:
             while True:
@@ -125,11 +111,7 @@ class Attempt:
                 assert time.monotonic() < end, f"it hangs before {pattern!r}:\n{self.output[-3000:]}"
 
     def status(self) -> int:
-        """Wait for the command's end, and return its exit status.
-
-        Raises:
-            AssertionError: It hangs.
-        """
+        """Wait for the command's end, and return its exit status."""
         try:
             return self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

@@ -23,7 +23,7 @@ def test_what_is_missing_comes_with_a_remedy(
 ) -> None:
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed", lambda name: None if name in ("vllm", "av") else real(name))
-    assert doctor.run(doctor.Options()) == 1
+    assert doctor.run(doctor.DoctorArguments()) == 1
     lines = capsys.readouterr().out.splitlines()
     for name in ("vllm", "av"):
         place = next(i for i, line in enumerate(lines) if line.startswith(f"!! {name} "))
@@ -36,7 +36,7 @@ def test_an_older_processor_is_a_note_and_nothing_missing(
 ) -> None:
     found = doctor.HealthCheck("CPU", "2 cores, AVX-512 no", note="mostly tried with it")
     monkeypatch.setattr(doctor, "health_checks", lambda: iter([found]))
-    assert doctor.run(doctor.Options()) == 0
+    assert doctor.run(doctor.DoctorArguments()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("ok CPU ") and lines[1].strip() == "(mostly tried with it)"
 

@@ -12,10 +12,10 @@ import pytest
 from agentic_video.cli import main
 from agentic_video.commands.engine import TOY
 from agentic_video.commands.eval import eval_options, with_toyworld
+from agentic_video.config.overrides import quoted
 from agentic_video.evaluation.model import TAUGHT, ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.launch import toyworld
-from agentic_video.launch.handover import quoted
 from agentic_video.toyworld.model import load_checkpoint, save_checkpoint
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving

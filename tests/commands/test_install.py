@@ -89,8 +89,9 @@ def test_without_pip_uv_installs(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def test_a_dry_run_prints_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(install, "installer", lambda: ["pip", "install"])
-    assert install.run(install.Options("cpu", dry_run=True)) == 0
+    assert main(["install", "cpu", "--dry-run"]) == 0
     assert f"-r {lists_folder()}/requirements-cpu.txt" in capsys.readouterr().out
-    assert install.run(install.Options("gpu", dry_run=True)) == 0
+    monkeypatch.setattr(install, "driver_problem", lambda: "")
+    assert main(["install", "gpu", "--dry-run"]) == 0
     assert f"-r {lists_folder()}/{LATE}" in capsys.readouterr().out
     assert lists_folder() == PACKAGING

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.converters.base import ConvertError, Fields, Problem, Split
+from agentic_video.converters.base import ConversionProblem, ConvertError, Fields, Split
 from agentic_video.converters.files import FoundVideo, SubtitleFolder, VideoFolder, files_below, find_files, read, walk
 from agentic_video.types.row import RowError
 
@@ -20,7 +20,7 @@ def touch(path: Path, content: bytes = b"x") -> Path:
 
 def places(path: Path, keyed: bool = False) -> list[str]:
     return [
-        f"{'!' if isinstance(row, Problem) else ''}{row.where}"
+        f"{'!' if isinstance(row, ConversionProblem) else ''}{row.where}"
         for row in read(path, path.parent, Split((), keyed=keyed))
     ]
 
@@ -104,21 +104,21 @@ def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
     assert places(path) == ["a.json row 0", "!a.json row 1", "a.json row 2", "!a.json row 3"]
     path = touch(tmp_path / "t.json", b'[{"x": 1}]\n[{"x": 2}]')
     told = list(read(path, tmp_path, Split(())))[-1]
-    assert isinstance(told, Problem)
+    assert isinstance(told, ConversionProblem)
     assert told.where == "t.json row 1"
-    assert "more text after the end: line 2 column 1" in told.message
+    assert "more text after the end" in told.message
     path = touch(tmp_path / "k.json", b'{"v1": {"x": 1}, "v2": {"x": ')
     rows = list(read(path, tmp_path, Split((), keyed=True)))
     assert isinstance(rows[0], Fields)
     assert rows[0].key == "v1"
-    assert isinstance(rows[1], Problem)
+    assert isinstance(rows[1], ConversionProblem)
     assert (rows[1].kind, rows[1].where) == ("bad_file", "k.json row 1")
 
 
 def test_a_bad_line_does_not_end_json_lines(tmp_path: Path) -> None:
     path = touch(tmp_path / "l.jsonl", b'{"x": 1}\n\n{"x":\n[1]\n{"x": 2}')
     assert places(path) == ["l.jsonl line 1", "!l.jsonl line 3", "!l.jsonl line 4", "l.jsonl line 5"]
-    assert [row.message for row in read(path, tmp_path, Split(())) if isinstance(row, Problem)] == [
+    assert [row.message for row in read(path, tmp_path, Split(())) if isinstance(row, ConversionProblem)] == [
         "is not json: Expecting value at column 6",
         "l.jsonl line 4: expected an object, got [1]",
     ]
@@ -134,7 +134,7 @@ def test_csv(tmp_path: Path) -> None:
     assert isinstance(rows[1], Fields)
     with pytest.raises(RowError, match=r"c\.csv row 1: field 'b' is missing"):
         rows[1].text("b")
-    assert isinstance(rows[2], Problem)
+    assert isinstance(rows[2], ConversionProblem)
     assert rows[2].where == "c.csv row 2"
     assert isinstance(rows[3], Fields)
     assert rows[3].where == "c.csv row 3"

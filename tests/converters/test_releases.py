@@ -26,7 +26,7 @@ def questions(name: str, raw: Any, split: str = "", file: str = "f.json", number
     return found
 
 
-def beside(location: Any) -> dict[str, Any]:
+def evidence(location: Any) -> dict[str, Any]:
     """NExT-GQA's file of windows for its sample."""
     return {"10001787725": {"duration": 34, "location": location}}
 
@@ -39,7 +39,7 @@ def first(name: str, **changes: Any) -> dict[str, Any]:
     ("changes", "message"),
     [
         ({"problem": "Why?", "answer": "<answer>B</answer>"}, "field 'problem' holds no options"),
-        ({"answer": "<answer></answer>"}, "field 'answer' holds empty"),
+        ({"answer": "<answer></answer>"}, "field 'answer' must be a letter from A to D"),
         ({"answer": "<answer>E</answer>"}, "field 'answer' must be a letter from A to D, got '<answer>E</answer>'"),
         ({"problem": "A. one\nB. two"}, "field 'problem' holds options without a question"),
     ],
@@ -368,7 +368,7 @@ def test_timesearch_s_rows_without_a_kind_are_choices_where_there_are_options() 
 
 @pytest.mark.parametrize("videos", [[], ["a", "b"], 3, [None], [{"path": "x"}]])
 def test_eva_needs_one_video(videos: object) -> None:
-    with pytest.raises(RowError, match="field 'videos' must hold one path"):
+    with pytest.raises(RowError, match="field 'videos' must hold one video"):
         questions("eva", first("eva", videos=videos))
 
 
@@ -610,22 +610,24 @@ def test_qvhighlights_without_ratings() -> None:
     [
         ({}, "gsub_test.json: field '10001787725' is missing"),
         ({"10001787725": 3}, "gsub_test.json: expected an object at '10001787725'"),
-        (beside({"1": [[0, 1]]}), "gsub_test.json: field '10001787725.location.3' is missing"),
-        (beside({"3": [[5, 1]]}), "gsub_test.json: field '10001787725.location.3' must hold 0 <= start <= end"),
-        (beside({"3": [[-1.5, 1]]}), "field '10001787725.location.3' must hold 0 <= start <= end"),
-        (beside({"3": [7]}), "field '10001787725.location.3' must be a list of [start, end]"),
-        (beside({"3": []}), "field '10001787725.location.3' must hold at least one window"),
+        (evidence({"1": [[0, 1]]}), "gsub_test.json: field '10001787725.location.3' is missing"),
+        (evidence({"3": [[5, 1]]}), "gsub_test.json: field '10001787725.location.3' must hold 0 <= start <= end"),
+        (evidence({"3": [[-1.5, 1]]}), "field '10001787725.location.3' must hold 0 <= start <= end"),
+        (evidence({"3": [7]}), "field '10001787725.location.3' must be a list of [start, end]"),
+        (evidence({"3": []}), "field '10001787725.location.3' must hold at least one window"),
     ],
 )
 def test_nextgqa_evidence_lies_in_another_file(other: dict[str, Any], message: str) -> None:
-    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=other)
+    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0")
+    fields.extra = other
     with pytest.raises(RowError, match=r"test\.csv row 0: field 'qid' has no evidence: ") as caught:
         list(CONVERTERS["nextgqa"].convert(fields, "test"))
     assert message in str(caught.value)
 
 
 def test_nextgqa_windows_may_begin_a_little_before_the_video() -> None:
-    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=beside({"3": [[-0.1, 11.0], [12, 34]]}))
+    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0")
+    fields.extra = evidence({"3": [[-0.1, 11.0], [12, 34]]})
     (question,) = CONVERTERS["nextgqa"].convert(fields, "test")
     assert isinstance(question, Question) and question.windows == ((0.0, 11.0), (12.0, 34.0))
 

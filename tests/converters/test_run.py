@@ -304,7 +304,7 @@ def test_documentation_names_every_data_set_and_split() -> None:
             assert part in rows[0], (converter.name, part)
 
 
-def test_a_file_beside_the_rows_must_be_there_and_whole(tmp_path: Path) -> None:
+def test_the_other_file_of_the_rows_must_be_there_and_whole(tmp_path: Path) -> None:
     SAMPLES["nextgqa"].write(tmp_path)
     other = tmp_path / "source" / "gsub_test.json"
 
@@ -324,6 +324,6 @@ def test_a_file_beside_the_rows_must_be_there_and_whole(tmp_path: Path) -> None:
     assert "no file gsub_test.json" in refusal()
 
 
-def test_the_file_beside_a_source_that_is_a_file_lies_in_its_folder(tmp_path: Path) -> None:
+def test_the_other_file_of_a_source_that_is_a_file_lies_in_its_folder(tmp_path: Path) -> None:
     path = SAMPLES["nextgqa"].write(tmp_path)
     assert convert(CONVERTERS["nextgqa"], path, tmp_path / "videos", tmp_path / "r.jsonl").rows == 1

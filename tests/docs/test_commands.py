@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 
@@ -158,7 +159,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(launching, "launch", note)
     for name in COMMANDS:
         if name != "run":  # which reads some of its words itself
-            monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", note)
+            module = import_module(f"agentic_video.commands.{name}")
+            monkeypatch.setattr(module, "run", wraps(module.run)(lambda options: note(options)))
     return asked
 
 
@@ -247,8 +249,7 @@ def parse(program: str, words: Sequence[str]) -> int:
             found for command in commands(text) if (found := ours(command)) and found[0].startswith("recipes/")
         ]
         return parse(script_of, [*(word for word in added if word != "$@"), *words])
-    gpu = [f"benchmarks/gpu/{name}.py" for name in ("run", "wheels", "kernels")]
-    assert program in ("benchmarks/learning/run.py", *gpu), program
+    assert program in ("benchmarks/learning/run.py", "benchmarks/gpu/run.py"), program
     done = subprocess.run(
         [sys.executable, REPOSITORY / program, *words, "--help"], capture_output=True, text=True, check=False
     )

@@ -1,20 +1,16 @@
 """An asynchronous laptop run that is interrupted goes on, with what it had played ahead."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from agentic_video.report.metrics import read_metrics
+from tests.e2e.jobs import LAPTOP, followed, start
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 COMMAND = [
-    *(sys.executable, "-m", "agentic_video.cli", "run", str(REPOSITORY / "recipes" / "videozoomer")),
-    *("--profile", "laptop"),
+    *LAPTOP,
     "trainer.v1.trainer_mode=agentic_video_colocate_async",
     *("trainer.total_training_steps=5", "trainer.save_freq=1", "trainer.max_actor_ckpt_to_keep=2"),
     *("trainer.test_freq=-1", "trainer.val_before_train=False"),
@@ -24,29 +20,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def attempt(output: Path, last: int) -> tuple[list[int], int]:
-    """Start the command, and interrupt it after a step.
-
-    Args:
-        output: Its folder.
-        last: The step; 0: it goes on to its end.
-
-    Returns:
-        The steps that it made, and its exit status.
-    """
-    environment = {**os.environ, "OUTPUT_DIR": str(output)}
-    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
-    steps: list[int] = []
-    with subprocess.Popen(
-        COMMAND, env=environment, cwd=output, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as run:
-        assert run.stdout is not None
-        for line in run.stdout:
-            print(line, end="", flush=True)
-            if found := re.match(r"step (\d+) of 5: ", line):
-                steps.append(int(found[1]))
-                if steps[-1] == last:
-                    run.send_signal(signal.SIGINT)
-    return steps, run.returncode
+    """The steps that the command made, and its exit status; it is interrupted after a step (0: never)."""
+    run = start(COMMAND, output)
+    printed = followed(run, rf"step {last} of 5: ")
+    if last:
+        run.send_signal(signal.SIGINT)
+        printed += followed(run)
+    return [int(step) for step in re.findall(r"^step (\d+) of 5: ", printed, re.MULTILINE)], run.wait()
 
 
 def trained_rollouts(checkpoint: Path) -> int:

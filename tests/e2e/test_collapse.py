@@ -57,11 +57,8 @@ def check_it_says(made: Path, *signs: str) -> None:
         (["entropy_explodes"], ["actor_rollout_ref.actor.entropy_coeff=1.0", f"{RATE}=1e-3", ALL_GROUPS]),
         (
             ["engine_and_actor_differ"],
-            [
-                "actor_rollout_ref.rollout.logprobs_mode=raw_logprobs",
-                "actor_rollout_ref.rollout.temperature=2.0",
-                ALL_GROUPS,
-            ],
+            [f"actor_rollout_ref.rollout.{key}" for key in ("logprobs_mode=raw_logprobs", "temperature=2.0")]
+            + [ALL_GROUPS],
         ),
     ],
     ids=["calls", "rate", "certainty", "entropy", "engine"],

@@ -1,23 +1,16 @@
 """GRPO of LoRA adapters as a user runs it: the engine plays with them, so does a resumed run, and they are saved."""
 
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText
 
 from agentic_video.report.losses import newest_checkpoint
 from agentic_video.report.metrics import read_metrics, series
+from tests.e2e.jobs import LAPTOP, finished, killed, start, weights
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 RANK, ALPHA = 8, 16
 OVERRIDES = [
     f"actor_rollout_ref.model.lora_rank={RANK}",
@@ -34,47 +27,15 @@ OVERRIDES = [
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(1800)]
 
 
-def start(output: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OUTPUT_DIR": str(output)}
-    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
-    recipe = str(REPOSITORY / "recipes" / "videozoomer")
-    command = [sys.executable, "-m", "agentic_video.cli", "run", recipe, "--profile", "laptop", *OVERRIDES]
-    return subprocess.Popen(
-        command, env=environment, cwd=output, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def weights(folder: Path) -> Mapping[str, torch.Tensor]:
-    # As saved: verl's config names bfloat16 beside weights in float32.
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
-    state: Mapping[str, torch.Tensor] = model.state_dict()
-    return state
-
-
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a run that was killed after its second step, and went on."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was killed after its second step, and resumed."""
     output = tmp_path_factory.mktemp("outputs")
-    first = start(output)
-    assert first.stdout is not None
-    for line in first.stdout:
-        print(line, end="", flush=True)
-        if line.startswith("step 2 of 3:"):  # a checkpoint is written before this is said
-            first.send_signal(signal.SIGKILL)
-            break
-    first.stdout.close()
-    first.wait()
-    time.sleep(15)  # the job notices that its launcher is gone
-    second = start(output)
-    assert second.stdout is not None
-    finished = ""
-    for line in second.stdout:
-        finished += line
-        print(line, end="", flush=True)
-    assert second.wait() == 0, finished[-3000:]
-    assert re.findall(r"^step (\d+) of 3:", finished, re.MULTILINE) == ["3"]
+    killed(start([*LAPTOP, *OVERRIDES], output), "step 2 of 3:")  # a checkpoint is written before this is printed
+    printed = finished(start([*LAPTOP, *OVERRIDES], output))
+    assert re.findall(r"^step (\d+) of 3:", printed, re.MULTILINE) == ["3"]
     (folder,) = output.glob("videozoomer-laptop/run-*")
-    yield folder
+    return folder
 
 
 def test_the_engine_plays_with_the_adapters(run: Path) -> None:

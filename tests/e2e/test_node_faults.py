@@ -14,20 +14,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from agentic_video.launch.cluster import RESULT, Cluster, ClusterRequest
+from tests.e2e.hosts import HOSTS, REPOSITORY, needs, two_hosts
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-HOSTS = ["bash", str(REPOSITORY / "tests" / "e2e" / "hosts.sh")]
 RAY = str(Path(sys.executable).with_name("ray"))
 ADDRESS = "10.83.0.1:6379"
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or any(shutil.which(name) is None for name in ("ip", "nsenter", "unshare")),
-        reason="needs root, iproute2 and util-linux",
-    ),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200), needs()]
 
 
 def on(folder: Path, host: str, *command: str) -> list[str]:
@@ -43,12 +35,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name in ("videos", "rows"):
         (folder / name).mkdir()
         (folder / name / "one").write_text("here")
-    logs = [folder / f"ray-{host}.log" for host in ("n1", "n2")]
     nodes = []
-    try:
-        subprocess.run([*HOSTS, "up", str(folder), "2"], env={**os.environ, "NETWORK": "10.83.0"}, check=True)
-        places = (["--head", "--port=6379", "--include-dashboard=false"], [f"--address={ADDRESS}"])
-        for host, place, log in zip(("n1", "n2"), places, logs, strict=True):
+    places = {"n1": ["--head", "--port=6379", "--include-dashboard=false"], "n2": [f"--address={ADDRESS}"]}
+    with two_hosts(folder, "10.83.0"):
+        for host, place in places.items():
+            log = folder / f"ray-{host}.log"
             sizes = ["--num-gpus=1", "--num-cpus=4", "--object-store-memory=100000000", "--disable-usage-stats"]
             with log.open("wb") as file:
                 command = on(folder, host, RAY, "start", *place, *sizes, "--block")
@@ -58,10 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 assert nodes[-1].poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-2000:]
                 time.sleep(0.5)
         yield folder
-    finally:
-        subprocess.run([*HOSTS, "down", str(folder)], check=False)
-        for node in nodes:
-            node.wait()
+    for node in nodes:
+        node.wait()
 
 
 def looked(folder: Path, *files: Path) -> Cluster:
@@ -93,8 +82,8 @@ def test_a_folder_of_videos_that_one_node_can_t_see(cluster: Path) -> None:
     subprocess.run(on(cluster, "n2", "mount", "-t", "tmpfs", "none", str(cluster / "videos")), check=True)
     found = problems(looked(cluster, cluster / "videos" / "one", cluster / "rows" / "one"))
     subprocess.run(on(cluster, "n2", "umount", str(cluster / "videos")), check=True)
-    said = f"{cluster}/videos/one: no such file or directory; it must be at the same path on every node"
-    assert found == {"10.83.0.1": [], "10.83.0.2": [said]}
+    assert found["10.83.0.1"] == [] and len(found["10.83.0.2"]) == 1
+    assert found["10.83.0.2"][0].startswith(f"{cluster}/videos/one: ")
 
 
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="needs Debian's bindfs")
@@ -105,4 +94,4 @@ def test_a_file_system_that_hangs_on_one_node(cluster: Path) -> None:
     found = problems(looked(cluster, cluster / "rows" / "one"))
     subprocess.run(on(cluster, "n2", "pkill", "-CONT", "bindfs"), check=True)
     assert found["10.83.0.1"] == []
-    assert found["10.83.0.2"][0].startswith(f"{rows}/one: no answer within 20 s; is {rows}'s file system mounted")
+    assert found["10.83.0.2"][0].startswith(f"{rows}/one: no answer within 20 s")

@@ -3,47 +3,33 @@
 ``test_videozoomer_laptop.py`` runs one of them to its end.
 """
 
-import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.systems.registry import SYSTEMS
+from agentic_video.types.record import read_records
+from agentic_video.types.trajectory import ClipRef
 from tests.docs.commands import listing_with
+from tests.e2e.jobs import REPOSITORY, finished, start
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = "trainer.total_training_steps=2"
-GRPO_SYSTEMS = [name for name in SYSTEMS if name != "videozoomer"]
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
 
 def run(command: str, folder: Path, *more: str) -> Path:
     """Run a command of the documentation; its run's folder."""
-    environment = {**os.environ, "OUTPUT_DIR": str(folder / "outputs")}
-    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
     words = [str(REPOSITORY / word) if word.endswith(".sh") else word for word in shlex.split(command)]
-    done = subprocess.run(
-        [*words, *more],
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
+    finished(start([*words, *more], folder, OUTPUT_DIR=str(folder / "outputs")))
     (made,) = (folder / "outputs").glob("*/run-001")
     return made
 
 
-@pytest.mark.parametrize(
-    "system", ["framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"]
-)
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "videozoomer"])
 def test_grpo(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
     metrics = read_metrics(made)
@@ -55,19 +41,14 @@ def test_grpo(system: str, tmp_path: Path) -> None:
     assert (made / "summary.md").exists()
 
 
-@pytest.mark.parametrize(
-    "system",
-    ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"],
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_sft(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_sft.sh", tmp_path, STEPS)
     assert series(read_metrics(made), "train/loss")[0] == [1, 2]
 
 
 def test_evaluation(tmp_path: Path) -> None:
-    environment = {**os.environ, "OUTPUT_DIR": str(tmp_path)}
-    command = ["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_eval.sh"), "--limit", "16"]
-    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    finished(start(["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_eval.sh"), "--limit", "16"], tmp_path))
     (report,) = tmp_path.glob("videozoomer-eval/*/agent/report.md")
     assert "16" in report.read_text(encoding="utf-8")
 
@@ -130,3 +111,15 @@ def test_offline_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     logger = "trainer.logger=[console,tensorboard,file,wandb]"
     run(f"bash recipes/videozoomer/run_grpo.sh --profile laptop '{logger}'", tmp_path, STEPS)
     assert list((tmp_path / "outputs" / "wandb").glob("offline-run-*"))
+
+
+@pytest.mark.parametrize("system", ["framemind", "videobrain", "videoo3"])
+def test_clips(system: str, tmp_path: Path) -> None:
+    """A Qwen2.5-VL, whose clips have their times in positions, and a Qwen3-VL, whose clips have them as text."""
+    made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS, "agentic_video.system.frames_as=video")
+    steps, differences = series(read_metrics(made), "training/rollout_probs_diff_mean")
+    assert steps == [1, 2] and max(differences) < 1e-4
+    records = [record for file in sorted((made / "episodes").glob("step_*.jsonl")) for record in read_records(file)]
+    assert records
+    for record in records:
+        assert any(isinstance(shown, ClipRef) for shown in record.trajectory.visuals), record.trajectory

@@ -1,21 +1,16 @@
 """SFT as a user runs it on a laptop: killed half way, started again, with what it promises afterwards."""
 
-import os
 import re
-import signal
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText
 
 from agentic_video.report.losses import newest_checkpoint
 from agentic_video.report.metrics import read_metrics, series
+from tests.e2e.jobs import REPOSITORY, finished, killed, start, weights
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TOY = "agentic_video.toyworld"
 SMALL = [
     f"++{TOY}.train=24",
@@ -33,26 +28,9 @@ SMALL = [
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 
-def start(folder: Path, system: str, *overrides: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OUTPUT_DIR": str(folder / "outputs"), "XDG_CACHE_HOME": str(folder / "cache")}
-    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
-    script = str(REPOSITORY / "recipes" / system / "run_sft.sh")
-    command = ["bash", script, "--profile", "laptop", *SMALL, *overrides]
-    return subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate()
-    assert process.returncode == 0, output[-3000:]
-    return output
-
-
-def weights(checkpoint: Path) -> Mapping[str, torch.Tensor]:
-    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32)
-    state: Mapping[str, torch.Tensor] = model.state_dict()
-    return state
+def start_sft(folder: Path, system: str, *overrides: str) -> "subprocess.Popen[str]":
+    command = ["bash", str(REPOSITORY / "recipes" / system / "run_sft.sh"), "--profile", "laptop", *SMALL, *overrides]
+    return start(command, folder, XDG_CACHE_HOME=str(folder / "cache"))
 
 
 def changed(folder: Path, run: Path) -> set[str]:
@@ -66,24 +44,15 @@ def changed(folder: Path, run: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield tmp_path_factory.mktemp("sft")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sft")
 
 
 def test_a_killed_run_resumes_from_its_checkpoint(folder: Path) -> None:
-    first = start(folder, "videozoomer")
-    assert first.stdout is not None
-    for line in first.stdout:
-        if re.match(r"step 3 of 6:", line):  # a checkpoint was written after step 2
-            first.send_signal(signal.SIGKILL)
-            break
-    first.stdout.close()
-    first.wait()
-    time.sleep(5)  # the job notices that its launcher is gone
-    output = finish(start(folder, "videozoomer"))
-    assert "resuming in" in output
-    assert "step 1 of" not in output
-    (run,) = (folder / "outputs" / "videozoomer-sft-laptop").glob("run-*")
+    killed(start_sft(folder, "videozoomer"), "step 3 of 6:")  # a checkpoint was written after step 2
+    output = finished(start_sft(folder, "videozoomer"))
+    assert re.findall(r"^step (\d+) of 6:", output, re.MULTILINE) == ["3", "4", "5", "6"]
+    (run,) = (folder / "videozoomer-sft-laptop").glob("run-*")
     steps, losses = series(read_metrics(run), "train/loss")
     assert steps == [1, 2, 3, 4, 5, 6]
     assert losses[-1] < losses[0]
@@ -94,8 +63,7 @@ def test_a_killed_run_resumes_from_its_checkpoint(folder: Path) -> None:
 
 def test_lora_in_two_processes_leaves_a_merged_checkpoint(folder: Path) -> None:
     overrides = ("trainer.n_gpus_per_node=2", "model.lora_rank=4", "model.lora_alpha=32")
-    output = finish(start(folder, "framemind", *overrides))
-    assert "checkpoint for the next stage" in output
-    (run,) = (folder / "outputs" / "framemind-sft-laptop").glob("run-*")
+    finished(start_sft(folder, "framemind", *overrides))
+    (run,) = (folder / "framemind-sft-laptop").glob("run-*")
     names = changed(folder, run)
     assert names and all("language_model.layers" in name and name.endswith("proj.weight") for name in names)

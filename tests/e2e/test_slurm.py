@@ -3,7 +3,6 @@ goes on from its checkpoint."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -13,34 +12,22 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.metrics import read_metrics
+from tests.e2e.hosts import HOSTS, REPOSITORY, needs, two_hosts
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-HOSTS = ["bash", str(REPOSITORY / "tests" / "e2e" / "hosts.sh")]
 SCRIPT = "examples/slurm/videozoomer.sbatch"
 KEY = "sk-a-key-for-the-judge"
 SECONDS = 1800
-NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "ip", "nsenter", "unshare")
 
-pytestmark = [
-    pytest.mark.recipes,
-    pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or any(shutil.which(name) is None for name in NEEDED),
-        reason="needs root and Debian's slurm-wlm, munge, iproute2, util-linux",
-    ),
-]
+pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600), needs("slurmctld", "slurmd", "munged", "sbatch")]
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Path]:
     """A folder that two hosts with Slurm share."""
-    environment = {**os.environ, "NETWORK": "10.79.0"}
-    try:
-        subprocess.run([*HOSTS, "up", str(tmp_path), "2"], env=environment, check=True)
+    with two_hosts(tmp_path, "10.79.0"):
+        environment = {**os.environ, "NETWORK": "10.79.0"}
         subprocess.run([*HOSTS, "slurm", str(tmp_path), "16"], env=environment, check=True)
         yield tmp_path
-    finally:
-        subprocess.run([*HOSTS, "down", str(tmp_path)], check=False)
 
 
 def until(what: str, holds: Callable[[], bool], log: Path) -> None:

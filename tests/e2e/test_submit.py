@@ -12,22 +12,15 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.metrics import read_metrics, series
+from tests.e2e.hosts import HOSTS, REPOSITORY, needs, two_hosts
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-HOSTS = ["bash", str(REPOSITORY / "tests" / "e2e" / "hosts.sh")]
 HEAD = "10.85.0.1"
 DASHBOARD = f"http://{HEAD}:8265"
 SECONDS = 180
 KEY = "a-token-for-a-hub"
 UNVALIDATED = ["trainer.test_freq=-1", "trainer.val_before_train=False"]
 
-pytestmark = [
-    pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or any(shutil.which(name) is None for name in ("ip", "nsenter", "unshare")),
-        reason="needs root, iproute2 and util-linux",
-    ),
-]
+pytestmark = [pytest.mark.timeout(3600), needs()]
 
 
 def wheel_environment(folder: Path) -> Path:
@@ -54,13 +47,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ray = [*clean, str(python), "-c", "from ray.scripts.scripts import main; main()", "start", "--disable-usage-stats"]
     ray += ["--num-gpus=1", "--num-cpus=16", f"--object-store-memory={512 << 20}"]
     head = ["--head", "--port=6379", "--dashboard-host=0.0.0.0", f"--node-ip-address={HEAD}"]
-    try:
-        subprocess.run([*HOSTS, "up", str(folder), "2"], env={**os.environ, "NETWORK": "10.85.0"}, check=True)
+    with two_hosts(folder, "10.85.0"):
         subprocess.run([*HOSTS, "on", str(folder), "n1", *ray, *head], check=True)
         subprocess.run([*HOSTS, "on", str(folder), "n2", *ray, f"--address={HEAD}:6379"], check=True)
         yield python
-    finally:
-        subprocess.run([*HOSTS, "down", str(folder)], check=False)
 
 
 def submitted(command: list[str], folder: Path, **variables: str) -> str:

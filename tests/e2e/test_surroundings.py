@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,7 @@ def run(
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """What a recipe's script does in an environment.
-
-    Args:
-        checkout: The repository.
-        output: Where runs go, and the folder that it is started in.
-        words: Recipe, and words after its script.
-        environment: Changed variables.
-        prepare: Called in its process before it starts.
-    """
+    """Run a recipe's script, with words, of a checkout in a folder for outputs, with changed variables."""
     inherited = {name: value for name, value in os.environ.items() if name not in CLEARED}
     output.mkdir(parents=True, exist_ok=True)
     recipe, *more = words
@@ -108,7 +101,7 @@ def test_folders_may_have_any_name(folder: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COSTS_A_LINE)
-def test_what_cannot_work_costs_a_line_before_anything_is_built(name: str, tmp_path: Path) -> None:
+def test_faults_that_cost_a_line_before_anything_is_built(name: str, tmp_path: Path) -> None:
     environment, variable = COSTS_A_LINE[name]
     if (temporary := environment.get("TMPDIR")) is not None:
         os.makedirs(temporary, exist_ok=True)
@@ -120,13 +113,8 @@ def test_what_cannot_work_costs_a_line_before_anything_is_built(name: str, tmp_p
 
 @pytest.mark.slow
 def test_too_few_open_files_cost_a_line(tmp_path: Path) -> None:
-    done = run(
-        REPOSITORY,
-        tmp_path,
-        ["eva"],
-        {"XDG_CACHE_HOME": str(tmp_path / "cache")},
-        prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)),
-    )
+    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (512, 512))
+    done = run(REPOSITORY, tmp_path, ["eva"], {"XDG_CACHE_HOME": str(tmp_path / "cache")}, prepare=few)
     said = done.stderr.decode().splitlines()
     assert done.returncode == 2 and len(said) == 1 and "ulimit -n" in said[0]
 

@@ -91,11 +91,7 @@ async def sync_weights(there: Any, weights: Iterable[tuple[str, torch.Tensor]]) 
 
 
 class Asked:
-    """A conversation of two turns with a frame each, by its ids.
-
-    Args:
-        chat_format: Of the model.
-    """
+    """A conversation of two turns with a frame each, by its ids."""
 
     def __init__(self, chat_format: ChatFormat):
         self._format = chat_format

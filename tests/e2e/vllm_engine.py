@@ -18,11 +18,7 @@ from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 
 @asynccontextmanager
 async def vllm_engine(checkpoint: Path, images: int, clips: int = 0, extension: str = "") -> AsyncIterator[Any]:
-    """An engine in float32 for prompts of up to so many images and clips; it is shut down at the end.
-
-    Args:
-        extension: Dotted path of what its worker has beside vLLM's own methods.
-    """
+    """An engine in float32 for prompts of up to so many images and clips; ``extension`` is a class of its worker."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 

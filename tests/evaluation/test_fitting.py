@@ -1,7 +1,7 @@
-"""First views that fit no budget: the evaluation stops where none of the first ones does, the report says the rest."""
+"""First views that fit no budget."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,7 +24,7 @@ from tests.evaluation.conftest import command
 ROWS = [VideoQA(f"q{number}", f"v{number // 2}.mp4", "which?", "A", options=("x", "y")) for number in range(40)]
 """Two questions about each video."""
 FIRST = ROWS[0 : 2 * FIRST_VIDEOS : 2]
-TOKENS = "raise data.max_prompt_length, and actor_rollout_ref.rollout.max_model_len with it"
+TOKENS = "data.max_prompt_length"
 
 
 def ended(qa: VideoQA, end: EndReason, turns: Sequence[Turn] = ()) -> Record:
@@ -35,50 +35,44 @@ def unfit(qa: VideoQA) -> Record:
     return ended(qa, EndReason.TOKEN_BUDGET)
 
 
-def test_where_none_of_the_first_videos_fits_the_others_are_not_played() -> None:
+def test_an_evaluation_stops_where_none_of_the_first_videos_fits() -> None:
     views = FirstViews(ROWS, [])
     for qa in FIRST[:-1]:
         views.look(unfit(qa))
-    with pytest.raises(
-        SetupError, match=f"^the first view .* any of the first {FIRST_VIDEOS} videos: {TOKENS};"
-    ) as found:
+    with pytest.raises(SetupError, match=TOKENS):
         views.look(unfit(FIRST[-1]))
-    assert "\n" not in str(found.value)
-    with pytest.raises(SetupError, match=r"data\.max_prompt_length"):
+    with pytest.raises(SetupError, match=TOKENS):
         FirstViews(ROWS, [unfit(qa) for qa in ROWS])
+    FirstViews(ROWS[: 2 * FIRST_VIDEOS - 2], [unfit(qa) for qa in ROWS])  # few videos are played to their end
 
 
-def test_those_that_end_soonest_say_nothing_of_the_others() -> None:
-    """What doesn't fit is over before anything that is played: it counts in the order of the rows."""
-    views = FirstViews(ROWS, [])
-    for qa in reversed(ROWS[1:]):
-        views.look(unfit(qa))
-    views.look(ended(ROWS[0], EndReason.ANSWER))
+FITS = ended(ROWS[-1], EndReason.ANSWER)
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("before", "results"),
     [
-        ended(FIRST[3], EndReason.ANSWER),
-        ended(FIRST[3], EndReason.TOKEN_BUDGET, [Turn("long", Illegal("cut"), 5)]),
-        Failure(key_of(FIRST[3]), "gone"),
+        # what doesn't fit is over before anything that is played: it counts in the order of the rows
+        ([], [*map(unfit, reversed(ROWS[1:])), ended(ROWS[0], EndReason.ANSWER)]),
+        # one of the first that fits, or isn't known
+        *(
+            ([unfit(FIRST[0])], [other, *map(unfit, [*FIRST[1:3], *FIRST[4:], *ROWS[20:]])])
+            for other in (
+                ended(FIRST[3], EndReason.ANSWER),
+                ended(FIRST[3], EndReason.TOKEN_BUDGET, [Turn("long", Illegal("cut"), 5)]),
+                Failure(key_of(FIRST[3]), "gone"),
+            )
+        ),
+        # any other that fits, whenever it was played
+        ([FITS], map(unfit, FIRST)),
+        ([*map(unfit, FIRST), FITS], map(unfit, FIRST)),
+        ([], [*map(unfit, FIRST[:-1]), FITS, unfit(FIRST[-1])]),
     ],
 )
-def test_one_that_fits_or_is_not_known_is_enough(other: Record | Failure) -> None:
-    views = FirstViews(ROWS, [unfit(FIRST[0])])
-    views.look(other)
-    for qa in [*FIRST[1:3], *FIRST[4:], *ROWS[20:]]:
-        views.look(unfit(qa))
-
-
-def test_one_that_fits_is_enough_whatever_its_video_and_whenever_it_was_played() -> None:
-    fits = ended(ROWS[-1], EndReason.ANSWER)
-    for views in (FirstViews(ROWS, [fits]), FirstViews(ROWS, [*map(unfit, FIRST), fits])):
-        for qa in FIRST:
-            views.look(unfit(qa))
-    views = FirstViews(ROWS, [])
-    for one in (*map(unfit, FIRST[:-1]), fits, unfit(FIRST[-1])):
-        views.look(one)
+def test_one_view_that_fits_is_enough(before: Sequence[Record], results: Iterable[Record | Failure]) -> None:
+    views = FirstViews(ROWS, before)
+    for result in results:
+        views.look(result)
 
 
 def test_a_sweep_leaves_out_the_values_whose_first_views_do_not_fit(
@@ -96,19 +90,16 @@ def test_a_sweep_leaves_out_the_values_whose_first_views_do_not_fit(
         return evaluating.evaluate_parts(cast("Any", None), parts, cast("Any", None))
 
     assert swept(16, 64, 32, 128) == [16, 32]
-    assert capsys.readouterr().err == "64 frames is left out: too many\n128 frames is left out: too many\n"
-    with pytest.raises(NothingFits, match=r"^too many$"):
+    assert capsys.readouterr().err.count("too many") == 2
+    with pytest.raises(NothingFits):
         swept(64, 128)
 
 
-def test_few_videos_are_played_to_their_end() -> None:
-    assert FirstViews(ROWS[: 2 * FIRST_VIDEOS - 2], [unfit(qa) for qa in ROWS])
-
-
-def test_what_to_change() -> None:
-    ends = [EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET, EndReason.IMAGE_BUDGET]
-    assert remedy(ends) == f"{TOKENS}; agentic_video.system.max_images; or show fewer or smaller frames"
-    assert remedy(ends[:1]) == "raise agentic_video.system.max_images; or show fewer or smaller frames"
+def test_the_remedy_names_the_keys() -> None:
+    images = "agentic_video.system.max_images"
+    both = remedy([EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET, EndReason.IMAGE_BUDGET])
+    assert TOKENS in both and images in both
+    assert TOKENS not in remedy([EndReason.IMAGE_BUDGET])
 
 
 def test_an_evaluation_that_fits_nothing_stops_in_one_line(
@@ -128,6 +119,5 @@ def test_an_evaluation_that_fits_nothing_stops_in_one_line(
     # few videos: the report says it before anything else
     out = tmp_path / "few"
     assert main(command(checkpoint, data, out, *small, "--limit", "2")) == 0
-    said = capsys.readouterr().out
-    assert f"**2 of 2 first views fitted no budget: no turn, counted as wrong. To play them, {TOKENS};" in said
+    assert TOKENS in capsys.readouterr().out
     assert json.loads((out / "report.json").read_text())["unfit"] == {"token_budget": 2}

@@ -1,13 +1,16 @@
 """Figures of rows with gold windows, by hand."""
 
+from typing import Any
+
 import pytest
 
 from agentic_video.evaluation.grounding import grounding_values as measured
 from agentic_video.evaluation.report import figures, report_text
-from agentic_video.types.action import Answer, Calls, ToolCall
+from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
-from agentic_video.types.row import AnswerType, Interval, VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.row import AnswerType, Interval
+from agentic_video.types.trajectory import FrameRef, Turn
+from tests.evaluation.records import cells, record
 
 CALL = Calls((ToolCall("look", {}),))
 
@@ -29,18 +32,16 @@ def played(
     looks: tuple[tuple[float, ...], ...] = (),
     source: str = "s",
     video: str = "v.mp4",
-    extra: dict[str, object] | None = None,
+    extra: dict[str, Any] | None = None,
     **rewards: float,
 ) -> Record:
-    qa = VideoQA("q", video, "when?", "A", kind, data_source=source, windows=windows, extra=extra or {})
     turns = [
         Turn("look", CALL, 1, observation=tuple(FrameRef(int(time), time, 28, 28) for time in times), legal_calls=1)
         for times in looks
     ]
-    if answer is None:
-        return Record(qa, Trajectory("q", "s", (), tuple(turns), EndReason.TURN_LIMIT), rewards)
-    turns.append(Turn("answer", Answer(answer), 1))
-    return Record(qa, Trajectory("q", "s", (), tuple(turns), EndReason.ANSWER), rewards)
+    return record(
+        "q", answer, source=source, video=video, kind=kind, looks=turns, windows=windows, extra=extra, **rewards
+    )
 
 
 def test_one_interval_by_hand() -> None:
@@ -118,7 +119,7 @@ def test_the_report_has_them_with_their_standard_errors() -> None:
     assert result["grounding"]["charades_sta"]["looks_in_windows"]["mean"] == 0.25
     assert result["grounding"]["nextgqa"]["Acc@GQA"] == {"episodes": 1, "mean": 0.0, "error": None}
     text = report_text("t", result, "charades_sta")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    lines = cells(text)
     assert ["charades_sta, grounding", "episodes", "%", "standard error"] in lines
     assert ["R1@0.7", "2", "50.0", "50.0"] in lines and ["looks in windows", "2", "25.0", "25.0"] in lines
     assert ["Acc@GQA", "1", "0.0", "-"] in lines

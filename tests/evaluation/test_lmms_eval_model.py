@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ import pytest
 from agentic_video.commands.engine import TOY
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
-from tests.faulty_server import FaultyServer, Reply, Script, serve
-
-__all__ = ["serve"]
+from tests.faulty_server import Reply, Serve
 
 pytest.importorskip("lmms_eval.models.registry_v2")
 
@@ -163,7 +160,7 @@ def says(body: dict[str, Any], number: int) -> Reply:
 
 @pytest.mark.parametrize("kind", ["chat", "simple"])
 def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
-    kind: str, serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
+    kind: str, serve: Serve, small_world: World, tmp_path: Path
 ) -> None:
     """The whole of lmms-eval, as a user starts it, against one server."""
     pytest.importorskip("lmms_eval.evaluator", exc_type=ImportError)

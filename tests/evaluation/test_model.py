@@ -22,7 +22,7 @@ from agentic_video.evaluation.model import (
 )
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import composed
-from tests.faulty_server import FaultyServer, Reply, Script, answering
+from tests.faulty_server import Reply, Serve, answering
 
 
 def key_of_error(act: Callable[[], object], contains: str = "") -> str:
@@ -35,6 +35,7 @@ def key_of_error(act: Callable[[], object], contains: str = "") -> str:
 
 def test_an_engine_fits_its_model(tmp_path: Path) -> None:
     assert engine_of("http://host:8000/v1", "auto") == "chat"
+    assert engine_of("http://host:8000/v1", "vllm-server") == "vllm-server"
     assert engine_of("owner/name", "auto") == "vllm"
     (tmp_path / "model.safetensors").write_bytes(b"small")
     assert engine_of(str(tmp_path), "auto") == engine_of(str(tmp_path), "vllm") == "vllm"
@@ -129,7 +130,7 @@ def test_a_model_of_text_alone_is_refused(
 
 
 def test_a_server_must_answer_and_needs_a_list_only_without_a_name(
-    serve: Callable[[Script], FaultyServer],
+    serve: Serve,
 ) -> None:
     for address in ("http://127.0.0.1:9/v1", "http://", "http://[", "http://127.0.0.1:99999/v1"):
         chat = ModelOptions(address, "chat", "named")

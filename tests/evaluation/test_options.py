@@ -1,4 +1,4 @@
-"""What an evaluation is asked for is checked before anything is loaded."""
+"""Options of an evaluation, checked before anything is loaded."""
 
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,11 @@ def options(**changes: Any) -> EvalOptions:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"overrides": ("a=1", "stray")}, "stray: neither an option nor a Hydra override (key=value)"),
-        ({"concurrency": 0}, "--concurrency must be at least 1"),
-        ({"shards": 0}, "--shards must be at least 1"),
-        ({"recipe": RECIPES}, f"{RECIPES}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)"),
-    ],
+    "changes", [{"overrides": ("a=1", "stray")}, {"concurrency": 0}, {"shards": 0}, {"recipe": RECIPES}]
 )
-def test_what_makes_no_sense_is_named(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(SetupError) as caught:
+def test_bad_options_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SetupError):
         options(**changes)
-    assert str(caught.value) == message
-
-
-def test_overrides_may_also_remove_a_key() -> None:
     assert options(overrides=("~a.b", "c=1", "+d=2")).overrides == ("~a.b", "c=1", "+d=2")
 
 
@@ -58,12 +48,8 @@ def test_the_values_of_a_sweep() -> None:
     assert read_sweep("calls", "4,0,2,2") == Sweep("calls", (0, 2, 4))
     assert read_sweep("frames", "8") == Sweep("frames", (8,))
     assert read_sweep("frames", "0,1") == Sweep("frames", (0, 1))
-    for text in ("8,x", "", "-1,1", "1.5"):
-        with pytest.raises(SetupError, match=r"expected whole numbers from 0 to 100000000, e\.g\. frames 1,2,4"):
-            read_sweep("frames", text)
-    with pytest.raises(SetupError, match=r"expected whole numbers from 0 to 100000000, e\.g\. calls 1,2,4"):
-        read_sweep("calls", "-1")
-    with pytest.raises(SetupError, match="--sweep frames 8,999999999: expected whole numbers from 0 to 100000000"):
-        read_sweep("frames", "8,999999999")
-    with pytest.raises(SetupError, match="--sweep turns: there are frames and calls"):
-        read_sweep("turns", "1")
+    bad = [("frames", text) for text in ("8,x", "", "-1,1", "1.5", "8,999999999")]
+    for kind, text in (*bad, ("calls", "-1"), ("turns", "1")):
+        with pytest.raises(SetupError) as caught:
+            read_sweep(kind, text)
+        assert caught.value.key == "--sweep"

@@ -4,12 +4,14 @@ import asyncio
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from agentic_video.config.settings import Settings
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.model import ModelSpec
@@ -18,7 +20,7 @@ from agentic_video.evaluation.results import Failure, failures, finished, key_of
 from agentic_video.evaluation.runner import grades, play_rows, visual_tokens
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import Judge, JudgeConfig, Scale
+from agentic_video.graders.judge import Judge, Scale
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva.system import Eva
@@ -26,6 +28,7 @@ from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.longvt.system import LongVT
 from agentic_video.systems.paravt.system import ParaVT
+from agentic_video.systems.reward_function import RewardConfig
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -36,8 +39,6 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.errors import Reason, VideoError
-from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.store_config import StoreConfig
 from tests.evaluation.scripted import named
 
 
@@ -51,16 +52,24 @@ def test_visual_tokens_of_all_frames() -> None:
     shown = answered("B", FrameRef(0, 0.0, 280, 56), FrameRef(1, 0.1, 10, 10))
     # 10 x 2, and one at least
     assert visual_tokens(shown, 28) == 21
+    refs = [FrameRef(number, float(number), 56, 28) for number in range(5)]
+    clips = (RecordedMessage("user", (refs[0], ClipRef(tuple(refs)), ClipRef(tuple(refs[:2])))),)
+    # two tokens a frame: one image, three moments, one moment
+    assert visual_tokens(Trajectory("q", "s", clips, (), EndReason.ANSWER), 28) == 2 + 3 * 2 + 2
 
 
 def test_grades_by_both_rules_where_they_can_be_had(qa: VideoQA) -> None:
-    def graded(system: VideoZoomer | VideoBrain, qa: VideoQA) -> dict[str, float]:
+    def graded(system: System, qa: VideoQA) -> dict[str, float]:
         return asyncio.run(grades(system, answered("red. B."), qa, Graders()))
 
     assert graded(VideoZoomer(), qa) == {"acc": 1.0, "acc_robust": 0.0}
     # it wants a judge, and there is none
     assert graded(VideoBrain(), qa) == {"acc_robust": 0.0}
     assert graded(VideoZoomer(), replace(qa, answer_type="open_ended", options=())) == {}
+    free = VideoQA("q", "memory", "what?", "red B", answer_type="open_ended")
+    assert graded(Eva(), free) == {"acc": pytest.approx(1.0)}, "by words"
+    nothing = Trajectory("q", "s", (), (), EndReason.TURN_LIMIT)
+    assert asyncio.run(grades(VideoBrain(), nothing, qa, Graders())) == {"acc": 0.0, "acc_robust": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -90,21 +99,8 @@ def test_an_accuracy_that_is_no_number_is_named(qa: VideoQA, monkeypatch: pytest
 
     monkeypatch.setattr(VideoZoomer, "grade", grade)
     trajectory = answered("A")
-    with pytest.raises(
-        ArithmeticError, match=r"VideoZoomer\.grade returned an accuracy of nan, which is no finite number"
-    ):
+    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.grade"):
         asyncio.run(grades(VideoZoomer(), trajectory, qa, Graders()))
-
-
-def test_without_an_answer_a_judge_is_not_asked(qa: VideoQA) -> None:
-    nothing = Trajectory("q", "s", (), (), EndReason.TURN_LIMIT)
-    assert asyncio.run(grades(VideoBrain(), nothing, qa, Graders())) == {"acc": 0.0, "acc_robust": 0.0}
-
-
-def test_open_ended_answers_by_words_or_not_at_all(qa: VideoQA) -> None:
-    free = VideoQA("q", "memory", "what?", "a red ball", answer_type="open_ended")
-    assert asyncio.run(grades(Eva(), answered("a red ball"), free, Graders())) == {"acc": pytest.approx(1.0)}
-    assert asyncio.run(grades(VideoZoomer(), answered("a red ball"), free, Graders())) == {}
 
 
 class HalfRight(Judge):
@@ -144,17 +140,8 @@ ALWAYS_RIGHT = ModelSpec(named("OracleBackend"), "nothing")
 
 def planned(folder: Path, system: System = ZOOMER, model: ModelSpec = ALWAYS_RIGHT) -> EvalPlan:
     """What a shard needs."""
-    return EvalPlan(
-        folder=folder,
-        system=system,
-        model=model,
-        limits=TokenLimits(prompt=8_000, response=8_000, turn=4_000),
-        frame_store=StoreConfig(),
-        retrieval=RetrievalConfig(),
-        judge=JudgeConfig(),
-        concurrency=2,
-        provenance={"engine": "scripted"},
-    )
+    limits = TokenLimits(prompt=8_000, response=8_000, turn=4_000)
+    return EvalPlan(folder, Settings(system), model, limits, concurrency=2, provenance={"engine": "scripted"})
 
 
 @dataclass(frozen=True)
@@ -172,20 +159,14 @@ class OnADisk(VideoZoomer):
 
 def test_a_disk_that_is_away_for_a_while_is_no_wrong_answer(small_world: World, tmp_path: Path) -> None:
     rows = load_rows([small_world.heldout])[0][:1]
-    turns = [
-        '<think>?</think><video_zoom>{"segment": [1, 3], "fps": 2}</video_zoom>',
-        "<think>!</think><answer>A</answer>",
-    ]
-    says = tmp_path / "says.json"
-    says.write_text(json.dumps({rows[0].id: turns}))
     system = OnADisk(disk=str(tmp_path / "disk"))
-    plan = planned(tmp_path, system, ModelSpec(named("FileBackend"), str(says)))
+    plan = planned(tmp_path, system, says_file(tmp_path, rows, LOOK, ANSWER))
     asyncio.run(play_rows(plan, rows, 0, lambda one: None))
     assert finished(tmp_path) == ([], [])
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[0]) and failure.error.endswith("check the disk [timeout]")
     # what doesn't pass is the end of an episode
-    damaged = replace(plan, folder=tmp_path / "damaged", system=replace(system, reason="corrupt"))
+    damaged = replace(plan, folder=tmp_path / "damaged", settings=Settings(replace(system, reason="corrupt")))
     damaged.folder.mkdir()
     asyncio.run(play_rows(damaged, rows, 0, lambda one: None))
     assert finished(damaged.folder)[0][0].trajectory.end is EndReason.TOOL_ERROR
@@ -195,48 +176,52 @@ def test_a_disk_that_is_away_for_a_while_is_no_wrong_answer(small_world: World, 
     assert [record.trajectory.answer for record in finished(tmp_path)[0]] == ["A"] and failures(tmp_path) == []
 
 
-def test_what_a_plugin_raises_is_told_with_its_line(small_world: World, tmp_path: Path) -> None:
-    class Careless(VideoZoomer):
-        async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
-            return (Message("user", ("?")),)  # type: ignore[arg-type]
-
-    rows = load_rows([small_world.heldout])[0][:1]
-    says = tmp_path / "says.json"
-    says.write_text(json.dumps({rows[0].id: []}))
-    plan = planned(tmp_path, Careless(), ModelSpec(named("FileBackend"), str(says)))
-    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
-    (failure,) = failures(tmp_path)
-    assert "Message.parts must be a tuple, got str" in failure.error
-    assert re.search(r" \(test_runner\.py line \d+\)$", failure.error)
+LOOK = '<think>?</think><video_zoom>{"segment": [1, 3], "fps": 2}</video_zoom>'
+ANSWER = "<think>!</think><answer>A</answer>"
 
 
-def told_of_looking(folder: Path, system: System, world: World) -> list[Record | Failure]:
-    """What is told of two questions whose agents look once, then answer."""
-    rows = load_rows([world.heldout])[0][:2]
-    turns = [
-        '<think>?</think><video_zoom>{"segment": [1, 3], "fps": 2}</video_zoom>',
-        "<think>!</think><answer>A</answer>",
-    ]
+def says_file(folder: Path, rows: Sequence[VideoQA], *turns: str) -> ModelSpec:
+    """A model that says the same turns of each question."""
     says = folder / "says.json"
     says.write_text(json.dumps({qa.id: turns for qa in rows}))
+    return ModelSpec(named("FileBackend"), str(says))
+
+
+class Careless(VideoZoomer):
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        return (Message("user", ("?")),)  # type: ignore[arg-type]
+
+
+class Secretive(VideoZoomer):
+    def parse(self, text: str) -> Action:
+        action = super().parse(text)
+        if isinstance(action, Calls):
+            cast(dict[str, Any], action.calls[0].arguments)["seen"] = {1}
+        return action
+
+
+class Grey(VideoZoomer):
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        (frame,) = await view.video.frames([0], (56, 56))
+        return Observation(("look: ", Frame(0, 0.0, frame.image[:, :, 0] / 255)), legal_calls=1)
+
+
+@pytest.mark.parametrize(
+    ("system", "error"),
+    [
+        (Careless(), r"Message\.parts must be .* \(test_runner\.py line \d+\)$"),
+        (Secretive(answer_match="robust"), r"^RecordError: .*\.arguments\.seen "),
+        (Grey(answer_match="robust"), r"^TypeError: Observation\.parts\[1\] .* \(test_runner\.py line \d+\)$"),
+    ],
+)
+def test_a_faulty_system_fails_its_questions(system: System, error: str, small_world: World, tmp_path: Path) -> None:
+    """The failure names the line of the user's own code, or the value that no file of records holds."""
+    rows = load_rows([small_world.heldout])[0][:2]
     told: list[Record | Failure] = []
-    plan = planned(folder, system, ModelSpec(named("FileBackend"), str(says)))
+    plan = planned(tmp_path, system, says_file(tmp_path, rows, LOOK, ANSWER))
     asyncio.run(play_rows(plan, rows, 0, told.append))
-    return told
-
-
-def test_an_episode_that_no_file_holds_is_a_failure_of_its_own(small_world: World, tmp_path: Path) -> None:
-    class Secretive(VideoZoomer):
-        def parse(self, text: str) -> Action:
-            action = super().parse(text)
-            if isinstance(action, Calls):
-                cast(dict[str, Any], action.calls[0].arguments)["seen"] = {1}
-            return action
-
-    failed = told_of_looking(tmp_path, Secretive(answer_match="robust"), small_world)
-    assert len(failed) == 2 and failed == failures(tmp_path) and finished(tmp_path) == ([], [])
-    assert isinstance(failed[0], Failure) and failed[0].error.startswith("RecordError: the episode of ")
-    assert failed[0].error.endswith(".arguments.seen is no plain data: {1}")
+    assert len(told) == 2 and told == failures(tmp_path) and finished(tmp_path) == ([], [])
+    assert isinstance(told[0], Failure) and re.search(error, told[0].error)
 
 
 def test_a_rule_that_hangs_fails_its_question_and_no_other(small_world: World, tmp_path: Path) -> None:
@@ -248,29 +233,13 @@ def test_a_rule_that_hangs_fails_its_question_and_no_other(small_world: World, t
                 await asyncio.Event().wait()
             return await super().grade(trajectory, qa, graders)
 
-    says = tmp_path / "says.json"
-    says.write_text(json.dumps({row.id: ["<think>!</think><answer>A</answer>"] for row in rows}))
-    model = ModelSpec(named("FileBackend"), str(says))
-    plan = replace(planned(tmp_path, Hanging(answer_match="robust"), model), score_timeout=0.5)
+    plan = planned(tmp_path, Hanging(answer_match="robust"), says_file(tmp_path, rows, ANSWER))
+    plan = replace(plan, settings=replace(plan.settings, reward=RewardConfig(timeout=0.5)))
     asyncio.run(play_rows(plan, rows, 0, lambda one: None))
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[1]) and failure.error.startswith("TimeLimitError")
     assert f"row {rows[1].id}" in failure.error
     assert {key_of(record.qa) for record in finished(tmp_path)[0]} == {key_of(rows[0]), key_of(rows[2])}
-
-
-def test_a_picture_that_no_model_takes_fails_its_question(small_world: World, tmp_path: Path) -> None:
-    class Grey(VideoZoomer):
-        async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
-            (frame,) = await view.video.frames([0], (56, 56))
-            return Observation(("look: ", Frame(0, 0.0, frame.image[:, :, 0] / 255)), legal_calls=1)
-
-    failed = told_of_looking(tmp_path, Grey(answer_match="robust"), small_world)
-    assert len(failed) == 2 and isinstance(failed[0], Failure)
-    said = (
-        r"TypeError: Observation\.parts\[1\] is a picture of float64 and shape \(56, 56\); it must be uint8 of shape "
-    )
-    assert re.fullmatch(said + r"\(height, width, 3\) \(test_runner\.py line \d+\)", failed[0].error)
 
 
 def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:
@@ -291,11 +260,3 @@ def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) 
         assert record.rewards["video_seconds"] == pytest.approx(record.qa.extra["seconds"], abs=1.0)
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[1]) and failure.error.startswith("VideoError: ") and "gone.mp4" in failure.error
-
-
-def test_visual_tokens_of_clips() -> None:
-    refs = [FrameRef(number, float(number), 56, 28) for number in range(5)]
-    shown = (RecordedMessage("user", (refs[0], ClipRef(tuple(refs)), ClipRef(tuple(refs[:2])))),)
-    trajectory = Trajectory("q", "s", shown, (), EndReason.ANSWER)
-    # two tokens a frame: one image, three moments, one moment
-    assert visual_tokens(trajectory, 28) == 2 + 3 * 2 + 2

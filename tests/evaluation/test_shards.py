@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from agentic_video.utils.errors import SetupError
 from agentic_video.utils.secrets import KEYS_FILE
 from tests.evaluation.conftest import RECIPES, command
 from tests.evaluation.records import record
-from tests.faulty_server import FaultyServer, Reply, Script
+from tests.faulty_server import Reply, Serve
 
 
 def test_following_other_processes_journals(tmp_path: Path) -> None:
@@ -86,9 +85,7 @@ def test_two_shards_play_all_questions(
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-def test_shards_on_a_cluster_have_what_the_command_has(
-    serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
-) -> None:
+def test_shards_on_a_cluster_have_what_the_command_has(serve: Serve, small_world: World, tmp_path: Path) -> None:
     server = serve(lambda body, number: Reply("<answer>A</answer>"))
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as short,
@@ -114,7 +111,5 @@ def test_shards_on_a_cluster_have_what_the_command_has(
 
 def test_a_cluster_that_is_not_there_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(
-        SetupError, match=r"^no Ray cluster answers at 127\.0\.0\.1:1: .*; without RAY_ADDRESS this machine"
-    ):
+    with pytest.raises(SetupError, match="RAY_ADDRESS"):
         count_shards(None, ModelSpec("vllm", "m"))

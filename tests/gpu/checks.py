@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoProcessor
 
+from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.video.store import FrameStore
 from benchmarks.gpu import measure
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.encoder import random_clip
 from benchmarks.gpu.machine import alone
-from benchmarks.gpu.patchify import Patchifier
 from benchmarks.gpu.sequences import make_sequence, noise, plan
 from benchmarks.gpu.shapes import write_checkpoint
 from tests.video.video_files import SPECS, make, number_in
@@ -104,7 +104,9 @@ def check_patchify(device: str, folder: Path, model: str) -> None:
     processor = AutoProcessor.from_pretrained(folder / model).image_processor
     frames = noise(3, (448, 224), seed=1)
     wanted = processor(images=frames, return_tensors="pt")["pixel_values"]
-    made = Patchifier.of(processor, device)(torch.from_numpy(np.stack(frames)))
+    made = torch.cat(
+        list(image_patches(processor, {str(at): frame for at, frame in enumerate(frames)}, device).values())
+    )
     assert made.device.type == device and made.dtype == torch.float32
     # a GPU may divide in another way: one unit in the last place
     torch.testing.assert_close(made.cpu(), wanted, rtol=0, atol=0 if device == "cpu" else 1e-6)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.checkpoint_owner import OWNER_FILE, check_owner, forget_other_rows, owner_identity, sign
+from agentic_video.launch.run_folder import OWNER_FILE, check_owner, forget_other_rows, owner_identity, sign
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 

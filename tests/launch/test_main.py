@@ -3,9 +3,9 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -64,6 +64,30 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     for name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     return asked
+
+
+@dataclass
+class FakeVerl:
+    """Stands for verl's process: notes commands and environments, does something, and ends with a status."""
+
+    status: int = 1
+    started: list[tuple[list[str], dict[str, str]]] = field(default_factory=list)
+    does: Callable[[Mapping[str, str], Path], object] = lambda environment, log: None
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
+        self.started.append((list(command), dict(environment)))
+        self.does(environment, log)
+        return self.status, 5
+
+
+@pytest.fixture
+def verl(tmp_path: Path, builds: list[Asked], monkeypatch: pytest.MonkeyPatch) -> FakeVerl:
+    fake = FakeVerl()
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.setattr(working, "run_verl", fake.run)
+    monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
+    monkeypatch.setattr(launching, "unanswered", lambda address: "")
+    return fake
 
 
 @pytest.fixture
@@ -142,36 +166,25 @@ def test_data_of_custom_is_trained_on(
 
 @pytest.mark.parametrize("status", [0, 3, -9])
 def test_a_run_from_its_folder_to_its_summary(
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    builds: list[Asked],
-    capsys: pytest.CaptureFixture[str],
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verl: FakeVerl, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    started: list[tuple[list[str], dict[str, str]]] = []
-
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        assert Path(environment["TMPDIR"]).is_dir() and total == 20
-        started.append((list(command), dict(environment)))
-        return status, 5
-
     @contextmanager
     def serve(model: str | None, host: str) -> Iterator[list[str]]:
         yield ["served=1"]
 
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(working, "run_verl", run)
+    def has_a_temporary_folder(environment: Mapping[str, str], log: Path) -> None:
+        assert Path(environment["TMPDIR"]).is_dir()
+
+    verl.status, verl.does = status, has_a_temporary_folder
     left = 5 << 20 if status == -9 else 1 << 30
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=left))
     monkeypatch.setattr(working, "verifier_server", serve)
-    monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
     assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == (
         137 if status == -9 else status
     )
 
     folder = tmp_path / "framethinker-laptop" / "run-001"
-    ((command, environment),) = started
+    ((command, environment),) = verl.started
     written = [text for text in command if str(folder) in text]
     assert written == [
         f"hydra.run.dir='{folder}/hydra'",
@@ -196,102 +209,70 @@ def test_a_run_from_its_folder_to_its_summary(
 
 
 @pytest.mark.parametrize("said", ["code: -98, name: EADDRINUSE, message: address already in use", "out of memory"])
-def test_a_port_that_was_taken_costs_a_second_start(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked], capsys: pytest.CaptureFixture[str]
-) -> None:
-    started: list[list[str]] = []
-
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        started.append(list(command))
+def test_a_port_that_was_taken_costs_a_second_start(said: str, verl: FakeVerl) -> None:
+    def write(environment: Mapping[str, str], log: Path) -> None:
         with log.open("a") as file:
             file.write(f"{said}\n")
-        return 1, 5
 
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(working, "run_verl", run)
+    verl.does = write
     for times in (1, 2):  # the same run's log, which says it already
         assert launch(LaunchOptions(RECIPE, profile="laptop")) == 1
         again = "EADDRINUSE" in said
-        assert len(started) == times * (2 if again else 1)
-        assert not again or started[-1] == started[-2]
-        assert ("starting verl once more" in capsys.readouterr().out) == again
+        assert len(verl.started) == times * (2 if again else 1)
+        assert not again or verl.started[-1][0] == verl.started[-2][0]
 
 
 def test_a_finished_run_stays_one_whatever_its_summary_meets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verl: FakeVerl, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(folder: Path) -> str:
         raise KeyError("reward")
 
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(working, "run_verl", lambda command, environment, log, total: (0, 5))
+    verl.status = 0
     monkeypatch.setattr(launching, "write_summary", fail)
     assert launch(LaunchOptions(RECIPE, profile="laptop")) == 0
     folder = tmp_path / "framethinker-laptop" / "run-001"
-    said = f"{folder}: the summary can't be written: KeyError: 'reward'"
-    assert said in capsys.readouterr().err
+    assert "KeyError: 'reward'" in capsys.readouterr().err
     assert json.loads((folder / "run.json").read_text())["finished"]
 
 
-def test_a_folder_of_checkpoints_belongs_to_the_run_that_wrote_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
-) -> None:
-    kept, statuses = tmp_path / "kept", [1, 0]
-
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        (kept / "latest_checkpointed_iteration.txt").write_text("10")
-        return statuses.pop(0), 5
-
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(working, "run_verl", run)
-    monkeypatch.setattr(launching, "write_summary", lambda folder: "summary")
+def test_a_folder_of_checkpoints_belongs_to_the_run_that_wrote_them(tmp_path: Path, verl: FakeVerl) -> None:
+    kept = tmp_path / "kept"
+    verl.does = lambda environment, log: (kept / "latest_checkpointed_iteration.txt").write_text("10")
 
     def launched(*overrides: str) -> int:
-        return launch(
-            LaunchOptions(RECIPE, profile="laptop", overrides=(f"trainer.default_local_dir={kept}", *overrides))
-        )
+        words = (f"trainer.default_local_dir={kept}", *overrides)
+        return launch(LaunchOptions(RECIPE, profile="laptop", overrides=words))
 
     assert launched("trainer.save_freq=7") == 1
-    with pytest.raises(
-        SetupError, match=r"another run \(theirs: trainer\.save_freq=7; this one's: trainer\.save_freq=8\)"
-    ):
+    with pytest.raises(SetupError, match=r"trainer\.save_freq=7; this one's: trainer\.save_freq=8"):
         launched("trainer.save_freq=8")
-    assert launched("trainer.save_freq=7") == 0  # goes on
-    with pytest.raises(SetupError, match="this run, which has finished"):
+    verl.status = 0
+    assert launched("trainer.save_freq=7") == 0  # resumes
+    with pytest.raises(SetupError) as caught:  # it has finished
         launched("trainer.save_freq=7")
-    assert not statuses
+    assert caught.value.key == "trainer.default_local_dir" and len(verl.started) == 2
 
 
 @pytest.mark.parametrize("address", ["", "auto"])
 def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verl: FakeVerl
 ) -> None:
-    recipe, started = tmp_path / "recipes" / "mine", []
+    recipe = tmp_path / "recipes" / "mine"
     shutil.copytree(RECIPE, recipe)
     (recipe / "thinker_of_mine.py").write_text(
         "from agentic_video.systems.framethinker.system import FrameThinker\n\n\nclass Mine(FrameThinker):\n    pass\n"
     )
-
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        started.append((list(command), dict(environment)))
-        return 1, 0
-
-    variables = {"OUTPUT_DIR": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    if address:
-        variables |= {"RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    for name, value in {"RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}.items():
+        if address:
+            monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", cpus=64, gpus=8),)))
     own = ("agentic_video.system._target_=thinker_of_mine.Mine",)
     # the config is read here, before anything starts: the class was found
     assert launch(LaunchOptions(recipe, profile="cluster" if address else "laptop", overrides=own)) == 1
-    ((command, environment),) = started
+    ((command, environment),) = verl.started
     assert environment["PYTHONPATH"].split(os.pathsep)[-1] == str(recipe)
     handed = [word for word in command if "env_vars={" in word]
     assert len(handed) == (1 if address else 0) and all(f"{recipe}'" in word for word in handed)
@@ -305,16 +286,13 @@ def test_a_recipe_s_module_that_hides_another_is_refused(tmp_path: Path) -> None
 
 
 def test_a_cluster_s_processes_get_what_the_launcher_has(
-    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, verl: FakeVerl
 ) -> None:
-    started: list[tuple[list[str], dict[str, str]]] = []
     asked: list[ClusterRequest] = []
 
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        started.append((list(command), dict(environment)))
+    def read_keys(environment: Mapping[str, str], log: Path) -> None:
         (keys,) = tmp_path.glob("*/run-001/secrets.env")
         assert keys.stat().st_mode & 0o777 == 0o600 and keys.read_text() == 'WANDB_API_KEY="hidden"\n'
-        return 1, 0
 
     def look(address: str, wanted: ClusterRequest, environment: Mapping[str, str]) -> Cluster:
         assert address == "10.0.0.1:6379" and Path(wanted.shared).read_text() == wanted.content
@@ -323,7 +301,6 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
         return Cluster((head, Node("10.0.0.1", cpus=64, gpus=8), Node("10.0.0.2", cpus=32, gpus=8)))
 
     variables = {
-        "OUTPUT_DIR": str(tmp_path),
         "RAY_ADDRESS": "10.0.0.1:6379",
         "MODEL_PATH": str(checkpoint),
         "TRAIN_FILES": "/on/the/nodes.parquet",
@@ -335,13 +312,12 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
         monkeypatch.setenv(name, value)
     for name in ("TMPDIR", "GPUS_PER_NODE", "VAL_FILES"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(working, "run_verl", run)
+    verl.does = read_keys
     monkeypatch.setattr(working, "check_cluster", look)
-    monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
     monkeypatch.setenv("http_proxy", "http://proxy.example.com:3128")
     monkeypatch.delenv("no_proxy", raising=False)
     assert launch(LaunchOptions(RECIPE, profile="cluster", overrides=("reward.num_workers=3",))) == 1
-    ((command, environment),) = started
+    ((command, environment),) = verl.started
     (handed,) = (word for word in command if "env_vars={" in word)
     assert "HYDRA_FULL_ERROR:'1'" in handed and "NCCL_SOCKET_IFNAME:'eth0'" in handed
     # the cluster's own addresses are asked without the proxy
@@ -359,28 +335,18 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
     assert "TMPDIR" not in environment  # the nodes have temporary folders of their own
 
 
-def test_a_rehearsal_has_ray_nodes_of_its_own(
-    builds: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[list[str]] = []
-
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
-        started.append(list(command))
-        assert environment["RAY_ADDRESS"] == "127.0.0.1:1" and environment["VERL_PLATFORM"] == "cpu"
-        return 1, 0
-
+def test_a_rehearsal_has_ray_nodes_of_its_own(monkeypatch: pytest.MonkeyPatch, verl: FakeVerl) -> None:
     @contextmanager
     def nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
         assert count == 4
         yield {"RAY_ADDRESS": "127.0.0.1:1"}
 
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
     monkeypatch.setenv("NNODES", "4")
-    monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "ray_nodes", nodes)
     monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("127.0.0.1", cpus=16, gpus=1),)))
     assert launch(LaunchOptions(RECIPE, profile="rehearsal")) == 1
-    (command,) = started
+    ((command, environment),) = verl.started
+    assert environment["RAY_ADDRESS"] == "127.0.0.1:1" and environment["VERL_PLATFORM"] == "cpu"
     assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]
     assert "trainer.nnodes=4" in command and "data.train_files=['t.parquet']" in command
     assert not [word for word in command if "num_workers" in word]  # the yaml's

@@ -4,13 +4,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.config.compose import compose_recipe
 from agentic_video.launch import stage
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
@@ -27,7 +25,6 @@ from agentic_video.launch.stage import (
 from agentic_video.launch.stage import (
     checked_config as config_of_a_start,
 )
-from agentic_video.planning.job import gpus_beside
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, composed, set_environment
@@ -55,28 +52,29 @@ def sft_command(*overrides: str, **environment: str) -> list[str]:
     return command_of(LaunchOptions(RECIPE, "sft", overrides=overrides), "cluster", 8, environment)
 
 
-def test_grpo_is_stock_verl() -> None:
-    command = command_of(LaunchOptions(RECIPE), "laptop", 0, {})
-    assert command[1:] == [
-        "-m",
-        "verl.trainer.main_ppo",
-        "--config-dir",
-        str(RECIPE / "config"),
-        "--config-name",
-        "laptop",
-    ]
-
-
-def test_sft_runs_under_torchrun_on_every_gpu() -> None:
-    command = " ".join(sft_command())
-    assert " -m torch.distributed.run --nproc-per-node=8 --standalone -m agentic_video.training.sft " in command
-    assert command.endswith("--config-name sft trainer.nnodes=1 trainer.n_gpus_per_node=8")
-    assert "--nproc-per-node=2 " in " ".join(sft_command("trainer.n_gpus_per_node=2"))
-
-
-def test_what_changes_grpo_alone_is_told_to_whoever_asks_it_of_another_stage() -> None:
-    with pytest.raises(SetupError, match=r"^\+profile=search is GRPO's \(run_grpo\.sh\): kto has no rollouts"):
-        checked_config(LaunchOptions(RECIPES / "eva", "kto", overrides=("+profile=search",)), "laptop", 0, {})
+@pytest.mark.parametrize(
+    ("options", "profile", "gpus", "command"),
+    [
+        (LaunchOptions(RECIPE), "laptop", 0, "-m verl.trainer.main_ppo {folder} laptop"),
+        (
+            LaunchOptions(RECIPE, "sft"),
+            "cluster",
+            8,
+            "-m torch.distributed.run --nproc-per-node=8 --standalone -m agentic_video.training.sft {folder} sft "
+            "trainer.nnodes=1 trainer.n_gpus_per_node=8",
+        ),
+        (
+            LaunchOptions(RECIPES / "eva", "kto"),
+            "laptop",
+            0,
+            "-m torch.distributed.run --nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer {folder} "
+            "kto_laptop",
+        ),
+    ],
+)
+def test_each_stage_has_its_program(options: LaunchOptions, profile: Profile, gpus: int, command: str) -> None:
+    folder = f"--config-dir {options.recipe / 'config'} --config-name"
+    assert " ".join(command_of(options, profile, gpus, {})[1:]) == command.format(folder=folder)
 
 
 def test_several_machines_must_know_where_they_meet() -> None:
@@ -84,9 +82,7 @@ def test_several_machines_must_know_where_they_meet() -> None:
         sft_command(NNODES="2")
     meeting = {"NNODES": "2", "MASTER_ADDR": "head", "NODE_RANK": "1"}
     for rank in ("2", "one", "-1"):
-        with pytest.raises(
-            SetupError, match=rf"^NODE_RANK={rank}: must be from 0 to 1, another on each of the 2 machines$"
-        ):
+        with pytest.raises(SetupError, match=f"^NODE_RANK={rank}: "):
             sft_command("trainer.default_local_dir=/shared/x", **{**meeting, "NODE_RANK": rank})
     with pytest.raises(SetupError, match=r"trainer\.default_local_dir=/shared"):
         sft_command(**meeting)
@@ -96,23 +92,24 @@ def test_several_machines_must_know_where_they_meet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("override", "remedy"),
     [
         # verl asserts it at the first long sample, hours in, and at the same one after each resume
         ("data.max_token_len_per_gpu=24576", r"set data\.max_token_len_per_gpu=53248"),
         ("data.train_batch_size=60", r"set data\.train_batch_size=64$"),
         ("engine.ulysses_sequence_parallel_size=0", r"^engine\.ulysses_sequence_parallel_size"),
         ("trainer.test_freq=50", "VAL_FILES"),
+        ("+profile=search", r"^\+profile=search"),  # of GRPO alone
     ],
 )
-def test_what_would_end_sft_is_refused(overrides: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_end_sft_is_refused(override: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VAL_FILES", raising=False)
 
     def start(*overrides: str) -> DictConfig:
         return checked_config(LaunchOptions(RECIPES / "videozoomer", "sft", overrides=overrides), "cluster", 8)
 
-    with pytest.raises(SetupError, match=said):
-        start(overrides)
+    with pytest.raises(SetupError, match=remedy):
+        start(override)
     halves = ("engine.ulysses_sequence_parallel_size=2", "data.max_token_len_per_gpu=26624")
     assert start(*halves, "trainer.test_freq=50", "data.val_files=v.jsonl")
 
@@ -120,8 +117,7 @@ def test_what_would_end_sft_is_refused(overrides: str, said: str, monkeypatch: p
 def test_kto_needs_two_trajectories_a_rank() -> None:
     options = LaunchOptions(RECIPES / "eva", "kto")
     assert checked_config(options, "cluster", 8, {"NNODES": "2"})
-    said = r"=32 can't be shared by 32 data-parallel ranks, two trajectories for each: set data\.train_batch_size=64$"
-    with pytest.raises(SetupError, match=said):
+    with pytest.raises(SetupError, match=r"set data\.train_batch_size=64$"):
         checked_config(options, "cluster", 8, {"NNODES": "4"})
 
 
@@ -143,12 +139,6 @@ def test_a_bad_override_of_grpo_costs_no_build(override: str, key: str) -> None:
         command_of(LaunchOptions(RECIPE, overrides=tuple(override.split())), "laptop", 0, {})
 
 
-def test_kto_starts_its_own_trainer() -> None:
-    command = " ".join(command_of(LaunchOptions(RECIPES / "eva", "kto"), "laptop", 0, {}))
-    assert "--nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer " in command
-    assert command.endswith("--config-name kto_laptop")
-
-
 def test_outputs_go_into_the_run_s_folder() -> None:
     both = ["hydra.run.dir='/run/hydra'", "trainer.default_local_dir='/run/checkpoints'"]
     assert folder_overrides("sft", Path("/run")) == both
@@ -165,22 +155,12 @@ def test_a_run_s_folder_may_have_any_name(name: str) -> None:
     assert values_of(written) == [str(folder / part) for part in parts]
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        (
-            "x" * 40,
-            r"longer than \d\d bytes, which is too long for Ray's sockets; set TMPDIR to another, e\.g\. TMPDIR=",
-        ),
-        *((sign, "Ray takes no path with ") for sign in ("ü", "it's", "a b", "a{b,c}", "a(1)", "a&b", "a;b", "a[1]")),
-    ],
-)
-def test_a_temporary_folder_that_ray_can_t_take_is_refused(
-    name: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["x" * 40, "ü", "it's", "a b", "a{b,c}", "a(1)", "a&b", "a;b", "a[1]"])
+def test_a_temporary_folder_that_ray_can_t_take_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", f"/t/{name}")
-    with pytest.raises(SetupError, match=f"^temporary folder {re.escape(f'/t/{name}')}: {said}"):
+    with pytest.raises(SetupError, match=f"^temporary folder {re.escape(f'/t/{name}')}: ") as caught:
         checked_config(LaunchOptions(RECIPE), "laptop", 0)
+    assert caught.value.key == "TMPDIR"
     elsewhere = ("++ray_kwargs.ray_init._temp_dir=/short",)
     assert checked_config(LaunchOptions(RECIPE, overrides=elsewhere), "laptop", 0)
     # the others have no Ray, and a cluster has its own folder
@@ -240,7 +220,7 @@ def test_gpus_of_this_machine_alone_are_counted() -> None:
     config = checked_config(LaunchOptions(RECIPE), "cluster", 4, {})
     assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (1, 4)
     assert world_size(config, "cluster") == "1x4" and world_size(config, "laptop") == ""
-    with pytest.raises(SetupError, match=r"^NNODES=2, but RAY_ADDRESS names no Ray cluster"):
+    with pytest.raises(SetupError, match=r"^NNODES=2, "):
         checked_config(LaunchOptions(RECIPE), "cluster", 4, {"NNODES": "2"})
     command = command_of(LaunchOptions(RECIPE), "cluster", 4, {})
     assert command[-2:] == ["trainer.nnodes=1", "trainer.n_gpus_per_node=4"]
@@ -249,30 +229,7 @@ def test_gpus_of_this_machine_alone_are_counted() -> None:
     assert world_size(own, "cluster") == "1x2"
 
 
-def test_a_start_composes_its_config_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    composed: list[Path] = []
-
-    def compose(recipe: Path, *words: Any) -> DictConfig:
-        composed.append(recipe)
-        return compose_recipe(recipe, *words)
-
-    monkeypatch.setattr("agentic_video.launch.stage.compose_recipe", compose)
-    assert separate() == ["trainer.nnodes=1", "trainer.n_gpus_per_node=6"]
-    assert len(composed) == 1
-
-
 SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"
-
-
-def test_gpus_that_are_asked_for_beside_the_trainer_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
-    rollouts = [f"{ROLLOUT}.{size}" for size in ("nnodes=2", "n_gpus_per_node=4")]
-    model = [f"reward.reward_model.{size}" for size in ("enable_resource_pool=True", "nnodes=1", "n_gpus_per_node=2")]
-    assert gpus_beside(composed("videozoomer", "cluster", *rollouts)) == {}
-    assert gpus_beside(composed("videozoomer", "cluster", SEPARATE, *rollouts, *model)) == {
-        ROLLOUT: 8,
-        "reward.reward_model": 2,
-    }
 
 
 def separate(*overrides: str, rollouts: int | None = 2, profile: Profile = "cluster", **environment: str) -> list[str]:
@@ -300,20 +257,20 @@ def test_a_trainer_leaves_gpus_of_its_machine_to_those_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "rollouts", "profile", "said"),
+    ("words", "rollouts", "profile", "total"),
     [
-        ([], 8, "cluster", r"9, 1 x 1 \(trainer.nnodes x trainer.n_gpus_per_node\) and 8 "),
-        ([], None, "cluster", "9, 1 x 1 "),
-        (["trainer.n_gpus_per_node=8"], 2, "cluster", "10, 1 x 8 "),
-        ([], 6, "four", "10, 1 x 4 "),
+        ([], 8, "cluster", "9, 1 x 1"),
+        ([], None, "cluster", "9, 1 x 1"),
+        (["trainer.n_gpus_per_node=8"], 2, "cluster", "10, 1 x 8"),
+        ([], 6, "four", "10, 1 x 4"),
     ],
 )
 def test_more_gpus_than_this_machine_has_are_refused(
-    words: list[str], rollouts: int | None, profile: Profile, said: str
+    words: list[str], rollouts: int | None, profile: Profile, total: str
 ) -> None:
-    keys = r".*\(actor_rollout_ref.rollout.nnodes x actor_rollout_ref.rollout.n_gpus_per_node\): ask for fewer"
-    with pytest.raises(SetupError, match=rf"^this machine has 8 GPU\(s\); the run asks for {said}{keys}, or set RAY_"):
+    with pytest.raises(SetupError, match=rf" asks for {total} ") as caught:
         separate(*words, rollouts=rollouts, profile=profile)
+    assert caught.value.key == "trainer.n_gpus_per_node"
 
 
 def test_a_profile_is_the_cluster_s_with_changes(tmp_path: Path) -> None:
@@ -345,12 +302,6 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
         ("paravt", "trainer.nnodes=2", rf"16 ranks: set {ACTOR}\.ppo_mini_batch_size=8 data\.train_batch_size=8"),
         ("videozoomer", f"{ROLLOUT}.tensor_model_parallel_size=3", rf"set {ROLLOUT}\.tensor_model_parallel_size=1$"),
         # whichever of them is above 1
-        (
-            "videozoomer",
-            f"{ROLLOUT}.data_parallel_size=3 {ROLLOUT}.tensor_model_parallel_size=2",
-            rf"engines of 6: set {ROLLOUT}\.tensor_model_parallel_size=1 {ROLLOUT}\.data_parallel_size=1$",
-        ),
-        ("videozoomer", f"{ROLLOUT}.data_parallel_size=0", rf"^{ROLLOUT}\.data_parallel_size"),
         ("videozoomer", f"{ACTOR}.ppo_max_token_len_per_gpu=16384", rf"{ACTOR}\.ppo_max_token_len_per_gpu=53248$"),
         (
             # which they follow, but which the update, of one sequence at a time, doesn't read
@@ -358,7 +309,7 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             f"{ACTOR}.ppo_max_token_len_per_gpu=16384 {ACTOR}.use_dynamic_bsz=False "
             f"{ACTOR}.ppo_micro_batch_size_per_gpu=1 {ROLLOUT}.log_prob_use_dynamic_bsz=True "
             "actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True",
-            rf"\({ROLLOUT}\.log_prob_max_token_len_per_gpu\) holds 16384",
+            rf"\({ROLLOUT}\.log_prob_max_token_len_per_gpu\)",
         ),
         ("videozoomer", f"{ROLLOUT}.gpu_memory_utilization=6", "must be above 0 and at most 1"),
         (
@@ -419,38 +370,6 @@ def test_a_recipe_s_counts_are_whole_numbers(
     config = composed("videozoomer", "cluster")
     OmegaConf.update(config, key, value)  # as a recipe's file may have it
     with pytest.raises(SetupError, match=rf"^{key}: expected a whole number, got {said}$"):
-        check_sizes(config, "grpo")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "size", "said"),
-    [
-        # engines are on both: those beside the trainer sleep but for validation
-        (8, 4, ""),
-        (2, 4, "2 GPUs that only play can't be shared by engines of 4"),
-        (6, 4, "6 GPUs that only play can't be shared by engines of 4"),
-        (3, 3, "8 GPUs can't be shared by engines of 3"),
-    ],
-)
-def test_engines_on_gpus_of_their_own_divide_them(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, size: int, said: str
-) -> None:
-    set_environment(monkeypatch)
-    config = compose_recipe(
-        RECIPES / "videozoomer",
-        "cluster",
-        [
-            "trainer.v1.trainer_mode=agentic_video_separate_async",
-            "trainer.nnodes=1",
-            f"{ROLLOUT}.nnodes=1",
-            f"{ROLLOUT}.n_gpus_per_node={gpus}",
-            f"{ROLLOUT}.tensor_model_parallel_size={size}",
-        ],
-    )
-    if said:
-        with pytest.raises(SetupError, match=said):
-            check_sizes(config, "grpo")
-    else:
         check_sizes(config, "grpo")
 
 

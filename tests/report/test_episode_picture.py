@@ -11,7 +11,7 @@ from PIL import ImageFont
 
 from agentic_video.report import episode_picture
 from agentic_video.report.episode_picture import choose_episodes, draw_episode, draw_record, plain, thin, wrap
-from agentic_video.report.viewer.pictures import Strip
+from agentic_video.report.viewer.pictures import FrameStrip
 from agentic_video.types.action import Illegal
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -68,7 +68,7 @@ def test_size_is_bounded_whatever_the_model_says() -> None:
     turns = tuple(Turn(HOSTILE, Illegal(HOSTILE), 9, observation=(HOSTILE, *frames)) for _ in range(40))
     qa = replace(QA, id=HOSTILE, question=HOSTILE, options=(HOSTILE,) * 26, extra={"class": HOSTILE})
     whole = Record(qa, replace(FULL, turns=turns, error=HOSTILE), {"acc": 1.0})
-    picture = draw_episode(whole, Strip(error=HOSTILE))
+    picture = draw_episode(whole, FrameStrip(error=HOSTILE))
     assert picture.width == 960 and 2000 < picture.height <= episode_picture.MAX_HEIGHT
 
 
@@ -81,7 +81,7 @@ def test_the_last_turn_is_drawn_and_the_middle_counted(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(episode_picture, "plain", seen)
     turns = tuple(Turn(f"t{number}", Illegal("x"), 1) for number in range(1, 13))
-    draw_episode(Record(QA, replace(FULL, turns=turns)), Strip())
+    draw_episode(Record(QA, replace(FULL, turns=turns)), FrameStrip())
     assert [text for text in texts if "urn" in text] == [
         *(f"Turn {number}: t{number}" for number in range(1, 8)),
         "4 turns left out",

@@ -1,7 +1,6 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,28 +18,11 @@ from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.types.row import VideoQA
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
-from tests.faulty_server import FaultyServer, Reply
 from tests.toyworld.conftest import checkpoint, tokenizer
 
 __all__ = ["checkpoint", "tokenizer"]
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-Script = Callable[[dict[str, Any], int], Reply]
-Serve = Callable[[Script], FaultyServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts servers that say what a script tells them to."""
-    servers: list[FaultyServer] = []
-
-    def start(script: Script) -> FaultyServer:
-        servers.append(FaultyServer(script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -1,129 +1,79 @@
-"""A small server of the chat completions API that says what a script tells it to, and misbehaves when asked to.
+"""A chat server that plays a teacher, a thinker, a critic and the rest by a script, and misbehaves when asked to.
 
 A request is recognised by an id in square brackets somewhere in its text. The number of assistant messages is the
-number of the turn that is asked for. What one request gets depends on its content only, so that two runs get the same.
+number of the turn that is asked for. A reply depends on its request only, so that two runs get the same.
 """
 
-import asyncio
 import hashlib
 import json
 import re
-import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import web
+from tests.faulty_server import FaultyServer, Reply
 
 MODEL = "oracle"
 
 
 @dataclass
 class Part:
-    """What is said about one question.
-
-    Attributes:
-        turns: Of the episode.
-        samples: Turns by the request's seed, in place of ``turns``.
-        revised: By number of the turn: what is said after an objection.
-        reviews: Of the thinker, by number of the episode's turn.
-        critic: Of the critic.
-        summary: Of a verified episode.
-        diagnosis: Of a failed episode.
-        corrected: Turns after a diagnosis.
-        broken: Whether every request gets a 400.
-    """
+    """Replies about one question."""
 
     turns: tuple[str, ...] = ()
-    samples: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    revised: dict[int, str] = field(default_factory=dict)
-    reviews: dict[int, str] = field(default_factory=dict)
+    samples: dict[int, tuple[str, ...]] = field(default_factory=dict)  # turns by the request's seed
+    revised: dict[int, str] = field(default_factory=dict)  # by number of the turn: after an objection
+    reviews: dict[int, str] = field(default_factory=dict)  # of the thinker, by number of the episode's turn
     critic: str = "yes"
     summary: str = "It looked at the whole video first."
     diagnosis: str = ""
-    corrected: tuple[str, ...] = ()
-    broken: bool = False
+    corrected: tuple[str, ...] = ()  # turns after a diagnosis
+    broken: bool = False  # every request gets a 400
+
+
+FAULTS = (
+    Reply(status=429, headers={"Retry-After": "0.1"}),
+    Reply(status=500),
+    Reply(body=b"<html>it works</html>"),
+    Reply(body=b'{"choices": []}'),
+)
 
 
 @dataclass
 class Oracle:
-    """The server.
+    """The server."""
 
-    Attributes:
-        parts: By id.
-        faults: Whether some requests get a 429, a 500, nonsense or a late reply before the right one.
-        delay: Seconds before each reply.
-        asked: All requests, in the order in which they came.
-    """
-
-    parts: dict[str, Part]
-    faults: bool = False
-    delay: float = 0.0
+    parts: dict[str, Part]  # by id
+    faults: bool = False  # some requests get a fault before the right reply
+    delay: float = 0.0  # seconds before each reply
     asked: list[dict[str, Any]] = field(default_factory=list)
     tries: Counter[str] = field(default_factory=Counter)
-    faulty: Counter[str] = field(default_factory=Counter)
+    faulty: int = 0
 
-    async def complete(self, request: web.Request) -> web.StreamResponse:
-        raw = await request.read()
-        body = json.loads(raw)
+    def reply(self, body: dict[str, Any], number: int) -> Reply:
         self.asked.append(body)
-        name = hashlib.sha1(raw).hexdigest()
+        name = hashlib.sha1(json.dumps(body).encode()).hexdigest()
         self.tries[name] += 1
-        await asyncio.sleep(self.delay)
-        text = all_text(body)
-        part = self.parts[re.findall(r"\[(q[0-9]+)\]", text)[-1]]
+        time.sleep(self.delay)
+        part = self.parts[re.findall(r"\[(q[0-9]+)\]", all_text(body))[-1]]
         if part.broken:
-            return web.json_response({"error": {"message": "broken"}}, status=400)
-        if self.faults and self.tries[name] == 1:
-            fault = ("busy", "error", "nonsense", "empty", "slow", "", "", "", "")[int(name, 16) % 9]
-            self.faulty[fault] += 1
-            match fault:
-                case "busy":
-                    return web.json_response({"error": {}}, status=429, headers={"Retry-After": "0.1"})
-                case "error":
-                    return web.Response(text="oops", status=500)
-                case "nonsense":
-                    return web.Response(text="<html>it works</html>")
-                case "empty":
-                    return web.json_response({"choices": []})
-                case "slow":
-                    await asyncio.sleep(0.3)
+            return Reply(status=400)
+        if self.faults and self.tries[name] == 1 and (fault := int(name, 16) % 9) < len(FAULTS):
+            self.faulty += 1
+            return FAULTS[fault]
         choice = {"index": 0, "message": {"role": "assistant", "content": say(part, body)}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 100 + len(body["messages"]), "completion_tokens": 10}
-        return web.json_response({"choices": [choice], "usage": usage})
-
-    async def models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": MODEL}]})
+        return Reply(body=json.dumps({"choices": [choice], "usage": usage}).encode())
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """Serve in a thread.
-
-        Yields:
-            The base address.
-        """
-        loop = asyncio.new_event_loop()
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_post("/v1/chat/completions", self.complete)
-        app.router.add_get("/v1/models", self.models)
-        runner = web.AppRunner(app)
-
-        async def start() -> int:
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            return int(runner.addresses[0][1])
-
-        thread = threading.Thread(target=loop.run_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{asyncio.run_coroutine_threadsafe(start(), loop).result(30)}/v1"
-        finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(30)
-            loop.close()
+        """Serve in a thread; yields the address."""
+        server = FaultyServer(self.reply, models=[{"id": MODEL}])
+        yield server.url
+        server.stop()
 
 
 def all_text(body: dict[str, Any]) -> str:
@@ -140,7 +90,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 def images_in(body: dict[str, Any]) -> int:
-    """How many images a request holds."""
+    """Number of images in a request."""
     contents = [message["content"] for message in body["messages"] if not isinstance(message["content"], str)]
     return sum(part["type"] == "image_url" for content in contents for part in content)
 
@@ -160,6 +110,6 @@ def say(part: Part, body: dict[str, Any]) -> str:
     if last.startswith("Before the call above"):
         return part.revised[turn - 1]
     turns = part.samples.get(body.get("seed", -1), part.turns)
-    if "Go on with the task from here" in first or "Go on with the task from here" in all_text(body):
+    if "Go on with the task from here" in all_text(body):
         turns = part.corrected
     return turns[min(turn, len(turns) - 1)]

@@ -14,9 +14,7 @@ from agentic_video.synthesis.asking import (
 )
 from agentic_video.types.action import Answer
 from agentic_video.types.trajectory import FrameRef, Turn
-from agentic_video.utils.errors import SetupError
-from tests.faulty_server import Reply
-from tests.synthesis.conftest import Serve
+from tests.faulty_server import Reply, Serve
 
 
 def test_turns_are_told_with_their_frames_by_name_and_cut() -> None:
@@ -39,9 +37,3 @@ def test_a_question_goes_to_a_server_and_its_tokens_are_counted(serve: Serve, mo
     said, usage = asyncio.run(ask(Endpoint(config, "judge"), [{"role": "user", "content": "2 + 2?"}], str.upper))
     assert said == "FOUR" and usage.requests == 1 and isinstance(usage, Usage)
     assert (server.bodies[0]["model"], server.bodies[0]["max_tokens"]) == ("m", 7)
-
-
-def test_a_server_that_is_gone_is_said_with_its_option() -> None:
-    for name in ("", "named"):
-        with pytest.raises(SetupError, match=r"--judge http://127\.0\.0\.1:1/v1: no server answers there"):
-            chat_config(ServerOptions("http://127.0.0.1:1/v1", name), "--judge", "--judge-name")

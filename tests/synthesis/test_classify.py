@@ -1,10 +1,5 @@
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,14 +12,13 @@ from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
 from agentic_video.synthesis.classes import Quota, SetOptions
 from agentic_video.synthesis.classify import write_sets
-from agentic_video.synthesis.jobs import open_job
+from agentic_video.synthesis.jobs import JobOptions, open_job
 from agentic_video.systems.videobrain.reward import question_class
 from agentic_video.toyworld.questions import World
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
-from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.conftest import Script, Serve
+from tests.faulty_server import FaultyServer, Reply, Serve
 from tests.synthesis.made import CHOICE, asks, brain
 from tests.toyworld.conftest import recipe, small_world
 
@@ -42,7 +36,7 @@ def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path
     )
     chosen = []
     for name, order in (("a", rows), ("b", rows[::-1])):
-        with open_job(tmp_path / name, {}, "classification") as job:
+        with open_job(JobOptions(tmp_path / name), {}, "classification") as job:
             more = write_sets(job, order, {"base": base, "teacher": teacher}, options)
         assert (more["direct"], more["adaptive"], more["active"]) == (20, 20, 20)
         assert more["RL set, direct"] == "10 (50.0 %)"
@@ -166,44 +160,6 @@ def test_evaluations_give_the_same_sets(tmp_path: Path, data: Path, serve: Serve
     assert len(sft_of(tmp_path / "again")) == 2
 
 
-@pytest.mark.slow
-def test_a_killed_job_goes_on_and_ends_the_same(tmp_path: Path, data: Path, serve: Serve) -> None:
-    base, teacher = serve(base_says), serve(teacher_says)
-    assert main(command(data, tmp_path / "whole", base, teacher)) == 0
-    asked = (len(base.bodies), len(teacher.bodies))
-
-    def slowly(script: Script) -> Script:
-        def reply(body: dict[str, Any], request: int) -> Reply:
-            time.sleep(0.3)
-            return script(body, request)
-
-        return reply
-
-    base, teacher = serve(slowly(base_says)), serve(slowly(teacher_says))
-    arguments = command(data, tmp_path / "cut", base, teacher, "--concurrency", "1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentic_video.cli", *arguments],
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    journal = tmp_path / "cut" / "journal.jsonl"
-    deadline = time.monotonic() + 120
-    while (journal.read_bytes().count(b"\n") if journal.is_file() else 0) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = journal.read_bytes().count(b"\n")
-    assert 4 <= done < 18 and not (tmp_path / "cut" / "rl.jsonl").exists()
-    assert main(arguments) == 0
-    assert journal.read_bytes().count(b"\n") == 18
-    # what was under way when it was killed is asked once more
-    assert sum(asked) <= len(base.bodies) + len(teacher.bodies) <= sum(asked) + 2
-    whole, cut = outputs(tmp_path / "whole"), outputs(tmp_path / "cut")
-    assert whole["classified.jsonl"] == cut["classified.jsonl"] and whole["rl.jsonl"] == cut["rl.jsonl"]
-    assert sft_of(tmp_path / "whole") == sft_of(tmp_path / "cut")
-
-
 def test_a_server_that_fails_leaves_rows_for_the_next_start(
     tmp_path: Path, data: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,19 +182,16 @@ def test_a_server_that_fails_leaves_rows_for_the_next_start(
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "named"),
     [
-        (["--base", "http://127.0.0.1:1/v1"], "name either --teacher or --teacher-results"),
-        (["--teacher-results", "none"], "name either --base or --base-results"),
-        (["--base-results", "none", "--teacher-results", "none"], "no episodes there"),
-        (
-            ["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"],
-            "name the rows with --data",
-        ),
+        (["--base", "http://127.0.0.1:1/v1"], "--teacher-results"),
+        (["--teacher-results", "none"], "--base-results"),
+        (["--base-results", "none", "--teacher-results", "none"], "none"),
+        (["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"], "--data"),
     ],
 )
-def test_what_is_missing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], message: str
+def test_missing_inputs_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], named: str
 ) -> None:
     assert main(["classify", "--out", str(tmp_path), "--profile", "laptop", *more]) == 2
-    assert message in capsys.readouterr().err
+    assert named in capsys.readouterr().err

@@ -47,9 +47,10 @@ def verdicts(out: Path) -> dict[str, str]:
 def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
     server = Oracle(zoomer_parts(asked), faults=True)
     prices = ("--price-in", "2", "--price-out", "10")
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    rows.write_text('{"id": "half"}\n' + data.read_text())
     with server.running() as url:
-        assert main(command("videozoomer", "distill", url, data, tmp_path / "out", *prices)) == 0
-    out = tmp_path / "out"
+        assert main(command("videozoomer", "distill", url, rows, out, *prices)) == 0
     kept = lines(out / "kept.jsonl")
     assert [row["video_qa"]["id"] for row in kept] == ["q0", *(f"q{n}" for n in range(6, len(asked)))]
     assert verdicts(out) == {
@@ -63,19 +64,18 @@ def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, 
     assert kept[0]["reward_extra_info"] == {"acc": 1.0, "format": 1.0}
     assert kept[0]["trajectory"]["turns"][0]["token_ids"] == []
     report = json.loads((out / "report.json").read_text())
-    assert (report["items"], report["kept"], report["failed"]) == (12, 7, 0)
+    assert (report["items"], report["kept"], report["failed"], report["rows_left_out"]) == (12, 7, 0, 1)
     # by hand: each request of turn t (from 0) has 1 + 2 t messages and costs 101 + 2 t prompt tokens
     turns = [len(row["trajectory"]["turns"]) for row in [*kept, *lines(out / "rejected.jsonl")]]
     prompt = sum(101 + 2 * t for count in turns for t in range(count))
     assert report["usage"] == {"prompt_tokens": prompt, "completion_tokens": 10 * sum(turns), "requests": sum(turns)}
     assert report["cost"] == round((2 * prompt + 10 * 10 * sum(turns)) / 1e6, 6)
-    table = capsys.readouterr().out
-    assert "rejected: wrong answer" in table and "cost per kept" in table
-    assert sum(server.faulty[name] for name in ("busy", "error", "nonsense", "empty")) > 0, "the faults were met"
+    assert "rejected: wrong answer" in capsys.readouterr().out
+    assert server.faulty > 0
 
 
 @pytest.mark.slow
-def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     server = Oracle(zoomer_parts(asked))
     with server.running() as url:
@@ -106,13 +106,10 @@ def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path, capsy
         asked_before = len(server.asked)
         assert main(again) == 0
         assert len(server.asked) == asked_before, "nothing is left to do"
-        capsys.readouterr()
         assert main([*again, "--min-acc", "0.5"]) == 2
-        assert "min_acc = 1.0, and now it is 0.5" in capsys.readouterr().err
 
 
-def test_a_row_that_was_mended_is_asked_about_anew(asked: list[VideoQA], tmp_path: Path) -> None:
-    # Else an answer that was found to be wrong would be taught.
+def test_a_corrected_row_is_played_again(asked: list[VideoQA], tmp_path: Path) -> None:
     data, out, question = tmp_path / "rows.jsonl", tmp_path / "out", asked[0]
     server = Oracle({"q0": Part(oracle_turns("videozoomer", question))})
     with server.running() as url:
@@ -127,7 +124,7 @@ def test_a_row_that_was_mended_is_asked_about_anew(asked: list[VideoQA], tmp_pat
             assert [row["video_qa"]["answer"] for row in lines(out / "kept.jsonl")] == [question.answer] * kept
 
 
-def test_a_judge_that_is_missing_is_noticed_before_the_teacher_is_asked(
+def test_a_missing_judge_is_noticed_before_the_teacher_is_asked(
     asked: list[VideoQA], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     free = replace(asked[0], answer="it is red", answer_type="open_ended", options=())
@@ -136,8 +133,7 @@ def test_a_judge_that_is_missing_is_noticed_before_the_teacher_is_asked(
     server = Oracle({})
     with server.running() as url:
         assert main(command("videozoomer", "distill", url, data, tmp_path / "out")) == 2
-    assert "1 of 2 rows are open ended: set agentic_video.judge.base_url" in capsys.readouterr().err
-    assert server.asked == []
+    assert "agentic_video.judge.base_url" in capsys.readouterr().err and server.asked == []
 
 
 def test_intervals_that_must_be_exact_are_warned_of(
@@ -149,12 +145,11 @@ def test_intervals_that_must_be_exact_are_warned_of(
     said = '<think>so</think><answer>{"temporal_segment": [2, 5]}</answer>'
     turns = (*oracle_turns("videoo3", asked[0])[:-1], said)
     server = Oracle({"q0": Part(turns), "q1": Part(oracle_turns("videoo3", asked[1]))})
-    warning = "1 of 2 rows ask for an interval, whose accuracy is its overlap with the right one: --min-acc 1 keeps"
     with server.running() as url:
         for name, least, kept, warned in (("exact", "1", ["q1"], 1), ("near", "0.5", ["q0", "q1"], 0)):
             out = tmp_path / name
             assert main(command("videoo3", "distill", url, data, out, "--min-acc", least)) == 0
-            assert capsys.readouterr().err.count(warning) == warned
+            assert capsys.readouterr().err.count("--min-acc 1 ") == warned
             assert [row["video_qa"]["id"] for row in lines(out / "kept.jsonl")] == kept
 
 
@@ -168,28 +163,13 @@ def test_rows_of_videobrain_need_not_be_classified(asked: list[VideoQA], tmp_pat
     assert "class" not in kept["video_qa"]["extra_info"]
 
 
-def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})
-    server.parts["q2"].broken = True
-    with server.running() as url:
-        arguments = command("videozoomer", "distill", url, data, out, "--limit", "4")
-        assert main(arguments) == 1
-        assert [row["key"][:3] for row in lines(out / "failures.jsonl")] == [[asked[2].data_source, "q2", 0]]
-        assert json.loads((out / "report.json").read_text())["failed"] == 1
-        server.parts["q2"].broken = False
-        assert main(arguments) == 0
-    assert [row["video_qa"]["id"] for row in lines(out / "kept.jsonl")] == ["q0", "q1", "q2", "q3"]
-
-
-def test_samples_differ_by_their_seed(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_samples_differ_by_their_seed(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
     qa = asked[0]
     right, wrong = oracle_turns("videozoomer", qa), oracle_turns("videozoomer", qa, wrong_letter(qa))
     server = Oracle({"q0": Part(samples={7: wrong, 8: right, 9: wrong})})
     more = ("--limit", "1", "--samples", "3", "--seed", "7")
     with server.running() as url:
         assert main(command("videozoomer", "distill", url, data, tmp_path / "x", *more, "--temperature", "0")) == 2
-        assert "--temperature" in capsys.readouterr().err
         assert main(command("videozoomer", "distill", url, data, tmp_path / "out", *more, "--temperature", "1")) == 0
     (kept,) = lines(tmp_path / "out" / "kept.jsonl")
     assert kept["provenance"]["sample"] == 1
@@ -237,14 +217,12 @@ def test_a_free_teacher_is_told_nothing(asked: list[VideoQA], data: Path, tmp_pa
     assert not any(told in json.dumps(server.asked) for told in GUIDANCE.values())
 
 
-def test_templates_are_one_system_s_and_no_scripted_teacher_s(data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_templates_need_their_system_and_a_teacher(data: Path, tmp_path: Path) -> None:
     mix = ("--template-mix", "direct:1")
     with Oracle({}).running() as url:
         assert main(command("videozoomer", "distill", url, data, tmp_path / "a", *mix)) == 2
-    assert "framethinker" in capsys.readouterr().err
     recipe = ["--recipe", str(RECIPES / "framethinker"), "--out", str(tmp_path / "b")]
     assert main(["distill", *recipe, *mix]) == 2
-    assert "--teacher" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["videozoomer", "framethinker", "eva"])
@@ -268,75 +246,36 @@ def test_sft_takes_what_is_kept(name: str, asked: list[VideoQA], data: Path, che
 @given(st.text(max_size=12))
 def test_only_a_clear_yes_counts(text: str) -> None:
     assert (read_yes_no(text) is True) == (text.strip().lower() in ("yes", "yes."))
-
-
-def test_a_reasoning_critic_is_read_after_its_thoughts() -> None:
-    assert read_yes_no("<think>no ... or yes?</think>\nYes") is True
-    assert read_yes_no("NO.") is False
-    assert read_yes_no("yes and no") is None
-
-
-def test_bad_options_name_the_remedy(data: Path, tmp_path: Path, capsys: Any, checkpoint: Path) -> None:
-    assert main(command("eva", "distill", str(checkpoint), data, tmp_path, "--engine", "toy")) == 2
-    assert "--single-teacher" in capsys.readouterr().err
-    assert main(command("videozoomer", "distill", "http://127.0.0.1:9/v1", data, tmp_path)) == 2
-    assert "--teacher http://127.0.0.1:9/v1: no server answers there" in capsys.readouterr().err
-    assert not (tmp_path / "journal.jsonl").exists()
+    # thoughts before it don't count
+    replies = ("<think>no ... or yes?</think>\nYes", "NO.", "yes and no")
+    assert [read_yes_no(reply) for reply in replies] == [True, False, None]
 
 
 @pytest.mark.parametrize(
-    ("teacher", "said"),
-    [
-        ("no-such-folder", "--teacher no-such-folder: no such folder"),
-        ("/no/such/folder", "--teacher /no/such/folder: no such folder"),
-        ("owner/no-such-model", "--teacher owner/no-such-model: no such folder here, not in the hub's cache"),
-        ("http://127.0.0.1:9/v1", "--teacher http://127.0.0.1:9/v1: no server answers there"),
-    ],
+    "teacher", ["no-such-folder", "/no/such/folder", "owner/no-such-model", "http://127.0.0.1:9/v1"]
 )
-def test_a_teacher_that_is_not_there_costs_a_line_and_leaves_nothing(
-    teacher: str, said: str, data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_teacher_costs_a_line_and_leaves_nothing(
+    teacher: str, data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     out = tmp_path / "out"
     assert main(command("videozoomer", "distill", teacher, data, out, "--teacher-name", "m")) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"error: {said}") and err.count("\n") == 1
+    assert err.startswith(f"error: --teacher {teacher}: ") and err.count("\n") == 1
     assert not out.exists()
 
 
 def test_a_folder_in_which_nothing_was_done_takes_the_corrected_command(
-    data: Path, checkpoint: Path, tmp_path: Path, capsys: Any
+    data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "model.safetensors").write_bytes(b"no weights")
     out, more = tmp_path / "out", ("--engine", "toy", "--limit", "1")
     assert main(command("videozoomer", "distill", str(broken), data, out, *more)) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"error: {broken} can't be loaded with ToyBackend: ")
     # the folder knows the broken checkpoint already, and holds no result
     assert (out / "journal.jsonl").read_bytes() == b""
     assert main(command("videozoomer", "distill", str(checkpoint), data, out, *more)) == 0
     assert json.loads((out / "settings.json").read_text())["teacher"] == str(checkpoint)
     # now there is one: another teacher needs another folder
     assert main(command("videozoomer", "distill", str(checkpoint), data, out, *more, "--temperature", "0.5")) == 2
-    assert "choose another --out" in capsys.readouterr().err
-
-
-def test_rows_that_are_left_out_are_in_the_report(
-    data: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"id": "half"}\n' + data.read_text())
-    more = ("--engine", "toy", "--limit", "1")
-    assert main(command("videozoomer", "distill", str(checkpoint), bad, tmp_path / "out", *more)) == 0
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["rows_left_out"] == 1
-    assert "rows left out" in capsys.readouterr().out
-
-
-def test_a_checkpoint_in_this_process_teaches_too(
-    asked: list[VideoQA], data: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    more = ("--engine", "toy", "--limit", "2")
-    assert main(command("videozoomer", "distill", str(checkpoint), data, tmp_path, *more)) == 0
-    assert json.loads((tmp_path / "report.json").read_text())["items"] == 2

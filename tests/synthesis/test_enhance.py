@@ -1,10 +1,5 @@
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +11,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.synthesis.enhance import example_text, examples_for, find_videos, questions_of
 from agentic_video.toyworld.questions import World
 from agentic_video.utils.errors import SetupError
-from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.conftest import Serve
+from tests.faulty_server import FaultyServer, Reply, Serve
 from tests.synthesis.made import CHOICE, OPEN
 from tests.toyworld.conftest import recipe, small_world
 
@@ -34,7 +28,9 @@ def test_every_video_gets_its_own_examples_each_time_the_same() -> None:
 
 def test_examples_are_quoted_and_cut() -> None:
     mined = {"accuracy": 0.0, "episodes": 1, "answers": ['"}]}' + "x" * 2_000]}
-    shown = json.loads(example_text([replace(OPEN, extra={"mined": mined}), CHOICE]))["examples"]
+    timed = replace(OPEN, answer="4 - 8", answer_type="interval", windows=((4.0, 8.0),))
+    shown = json.loads(example_text([replace(OPEN, extra={"mined": mined}), CHOICE, timed]))["examples"]
+    assert shown[2]["right_answer"] == "4 - 8"
     assert shown[0]["right_answer"] == "a red cup" and len(shown[0]["assistant_answered"][0]) == 600
     assert shown[1] == {
         "question": "What colour is the ball?\nA. red\nB. green",
@@ -97,13 +93,6 @@ def command(made: Path, out: str, server: FaultyServer, *more: str) -> list[str]
     return ["enhance", *rows, "--videos", str(made / "videos"), *teacher, "--out", str(made / out), *more]
 
 
-def test_the_right_answer_of_an_example_whatever_its_kind() -> None:
-    timed = replace(OPEN, answer="4 - 8", answer_type="interval", windows=((4.0, 8.0),))
-    shown = json.loads(example_text([OPEN, timed, CHOICE]))["examples"]
-    right = CHOICE.options["ABCDE".index(CHOICE.answer)]
-    assert [one["right_answer"] for one in shown] == [OPEN.answer, "4 - 8", right]
-
-
 def test_new_questions_become_rows(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     server = serve(says)
     assert main(command(made, "out", server)) == 0
@@ -115,15 +104,14 @@ def test_new_questions_become_rows(made: Path, serve: Serve, capsys: pytest.Capt
     assert rows[0].extra["teacher"] == "t" and len(rows[0].extra["examples"]) == 4
     report = json.loads((made / "out" / "report.json").read_text())
     assert report["question left out: asked before"] == 12 and report["questions"] == 6
-    said = capsys.readouterr().err
-    assert f"row left out: {made / 'mined.jsonl'} line 7: field" in said and "mined.jsonl line 8: is not json" in said
+    told = capsys.readouterr().err
+    assert all(f"{made / 'mined.jsonl'} line {number}: " in told for number in (7, 8))
     body = server.bodies[0]
     assert [part["type"] for part in body["messages"][1]["content"]] == ["text", "image_url"] * 4 + ["text"]
     assert "Hard question" in body["messages"][1]["content"][-1]["text"]
     # the next round knows what this one wrote
     again = command(made, "next", server, "--existing", str(made / "out" / "rows.jsonl"))
     assert main(again) == 2
-    assert "all 6 videos have questions already" in capsys.readouterr().err
 
 
 def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
@@ -139,42 +127,6 @@ def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
     assert report["question left out: not an object with question and answer"] == 2
     assert (made / "out" / "rows.jsonl").read_text() == ""
     assert len(server.bodies) == 6, "garbage isn't asked for again"
-
-
-@pytest.mark.slow
-def test_a_killed_job_goes_on_and_ends_the_same(made: Path, serve: Serve) -> None:
-    assert main(command(made, "whole", serve(says))) == 0
-
-    def slow(body: dict[str, Any], request: int) -> Reply:
-        time.sleep(0.4)
-        return says(body, request)
-
-    server = serve(slow)
-    arguments = command(made, "cut", server, "--concurrency", "1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentic_video.cli", *arguments],
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    journal, deadline = made / "cut" / "journal.jsonl", time.monotonic() + 120
-    while (journal.read_bytes().count(b"\n") if journal.is_file() else 0) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 2 <= journal.read_bytes().count(b"\n") < 6 and not (made / "cut" / "rows.jsonl").exists()
-    assert main(arguments) == 0
-    assert 6 <= len(server.bodies) <= 7, "what was under way is asked once more"
-    for name in ("rows.jsonl", "report.json"):
-        assert (made / "cut" / name).read_bytes() == (made / "whole" / name).read_bytes()
-
-
-def test_a_video_that_cannot_be_read_fails_alone(made: Path, serve: Serve) -> None:
-    (made / "videos" / "broken.mp4").write_bytes(b"no video")
-    assert main(command(made, "out", serve(says))) == 1
-    failed = json.loads((made / "out" / "failures.jsonl").read_text())
-    assert failed["key"][0] == "broken.mp4"
-    assert len(load_rows([made / "out" / "rows.jsonl"])[0]) == 6
 
 
 def test_another_video_of_the_same_name_is_asked_about(made: Path, serve: Serve) -> None:
@@ -199,14 +151,17 @@ def test_videos_are_found_in_folders_and_lists(made: Path) -> None:
     assert [name for name, _ in folder] == [f"deep/v{number}.mp4" for number in range(6)] and missing == []
     assert find_videos([listed])[0] == [("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])]
     assert find_videos([made / "videos", listed])[0] == folder
-
-
-def test_videos_in_linked_folders(made: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "links"
-    folder.mkdir()
-    (folder / "disk").symlink_to(made / "videos")
-    found, _ = find_videos([folder])
-    assert found == [(f"disk/{name}", path) for name, path in find_videos([made / "videos"])[0]]
+    links = made / "links"
+    links.mkdir()
+    (links / "disk").symlink_to(made / "videos")
+    assert find_videos([links])[0] == [(f"disk/{name}", path) for name, path in folder]
+    # two files of one name would be one item of the job
+    other = made / "other" / "deep"
+    other.mkdir(parents=True)
+    (other / "v3.mp4").write_bytes((made / "videos" / "deep" / "v0.mp4").read_bytes())
+    with pytest.raises(SetupError) as caught:
+        find_videos([made / "videos", made / "other"])
+    assert caught.value.key == "--videos"
 
 
 def test_a_list_of_another_machine_s_making(made: Path) -> None:
@@ -218,13 +173,11 @@ def test_a_list_of_another_machine_s_making(made: Path) -> None:
     assert [name for name, _ in found] == ["videos/deep/v1.mp4", "#7.mp4"]
     assert missing == [f"{listed} line 4: no such file: gone/v9.mp4"]
     listed.write_text("gone/v9.mp4\n")
-    with pytest.raises(
-        SetupError, match=r"no video in \S+list\.txt \(\S+list\.txt line 1: no such file: gone/v9\.mp4\)"
-    ):
+    with pytest.raises(SetupError, match=r"list\.txt line 1"):
         find_videos([listed])
     other = made / "film.vob"
     other.write_bytes(b"\x00\xff\xba")
-    with pytest.raises(SetupError, match=r"film\.vob: neither a video"):
+    with pytest.raises(SetupError, match=r"film\.vob"):
         find_videos([other])
     assert find_videos([other.rename(made / "film.mpg")]) == ([("film.mpg", made / "film.mpg")], [])
 
@@ -253,25 +206,15 @@ def test_videos_that_go_away_cost_themselves_only(made: Path, serve: Serve, caps
     assert len(load_rows([made / "again" / "rows.jsonl"])[0]) == 4
 
 
-def test_two_videos_of_one_name_are_not_taken_for_one(made: Path) -> None:
-    other = made / "other" / "deep"
-    other.mkdir(parents=True)
-    (other / "v3.mp4").write_bytes((made / "videos" / "deep" / "v0.mp4").read_bytes())
-    with pytest.raises(SetupError, match=r"are both called 'deep/v3.mp4'.* a folder that holds both"):
-        find_videos([made / "videos", made / "other"])
-    assert len(find_videos([made])[0]) == 7
-
-
 def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     server = serve(says)
     empty = made / "empty"
     empty.mkdir()
-    for arguments, message in (
-        (["--videos", str(empty)], "no video in"),
-        (["--videos", str(made / "none")], "no such file or folder"),
-        (["--videos", str(made / "none.mp4")], "none.mp4: no such file or folder"),
-        (["--videos", str(made / "videos"), "--failures", str(made / "none.jsonl")], "no such file"),
+    for arguments in (
+        ["--videos", str(empty)],
+        ["--videos", str(made / "none.mp4")],
+        ["--videos", str(made / "videos"), "--failures", str(made / "none.jsonl")],
     ):
         teacher = ["--teacher", server.url, "--teacher-name", "t", "--out", str(made / "out")]
         assert main(["enhance", "--failures", str(made / "mined.jsonl"), *teacher, *arguments]) == 2
-        assert message in capsys.readouterr().err
+        assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")

@@ -35,7 +35,7 @@ def test_episodes_are_found_in_folders_of_runs_and_evaluations(tmp_path: Path) -
 def test_rows_are_no_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(f"{json.dumps(CHOICE.to_row())}\n" * 20)
-    with pytest.raises(SetupError, match=r"^\S+rows\.jsonl: these are rows \(questions\), but records .*distill"):
+    with pytest.raises(SetupError, match="distill"):
         list(read_episodes([rows]))
     assert capsys.readouterr().err == ""
     assert len(list(read_episodes([rows, write(tmp_path / "one.jsonl", [record()])]))) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentic_video.rollout.chat_policy import Usage
-from agentic_video.synthesis.jobs import Key, Outcome, Prices, open_job, read_journal
+from agentic_video.synthesis.jobs import JobOptions, Key, Outcome, Prices, open_job, read_journal
 from agentic_video.utils.errors import SetupError
 
 SETTINGS = {"model": "m", "system": {"max_turns": 5}}
@@ -31,10 +31,11 @@ def play(folder: Path, count: int, broken: set[int] = frozenset(), settings: Any
         verdict = "odd" if number % 2 else "kept"
         return Outcome(verdict, {"number": number, "text": "\ud800é"}, Usage(10, number, 1))
 
-    with open_job(folder, settings, "test job") as job:
-        asyncio.run(job.play(items(count), work, concurrency=count))
+    options = JobOptions(folder, concurrency=count, prices=Prices(1e6, 2e6))
+    with open_job(options, settings, "test job") as job:
+        asyncio.run(job.play(items(count), work))
         job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results() if outcome.kept))
-        job.write_report("A test", Prices(1e6, 2e6))
+        job.write_report("A test")
     return done
 
 
@@ -84,10 +85,10 @@ def test_results_stay_on_disk_until_they_are_asked_for(tmp_path: Path) -> None:
         return Outcome("odd" if number % 2 else "kept", {"text": f"{number}: é" * 40_000}, Usage(1, 1, 1))
 
     for _ in range(2):
-        with open_job(tmp_path, SETTINGS, "test job") as job:
+        with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
             gc.collect()
             tracemalloc.start()
-            finished = asyncio.run(job.play(items(60), work, concurrency=4))
+            finished = asyncio.run(job.play(items(60), work))
             job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results(kept=True)))
             gc.collect()
             held, peak = tracemalloc.get_traced_memory()
@@ -104,14 +105,12 @@ def test_a_folder_of_an_earlier_version_takes_what_it_does_not_know(tmp_path: Pa
     play(tmp_path, 1)
     judged = {**SETTINGS, "judge": {"model": "small"}, "retrieval": {"model": "ViT-B-32"}}
     assert play(tmp_path, 2, settings=judged) == [1]
-    with pytest.raises(SetupError, match=r"with judge\.model = 'small', and now it is 'large'"):
-        play(tmp_path, 2, settings={**judged, "judge": {"model": "large"}})
-    with pytest.raises(SetupError, match=r"with retrieval\.model = 'ViT-B-32', and now it is 'other'"):
-        play(tmp_path, 2, settings={**judged, "retrieval": {"model": "other"}})
-    # nobody was asked this time: what is known stays
+    # without a judge this time: what is known stays
     assert play(tmp_path, 3, settings={**judged, "judge": None}) == [2]
-    with pytest.raises(SetupError, match=r"with judge\.model = 'small'"):
-        play(tmp_path, 3, settings={**judged, "judge": {"model": "large"}})
+    for part in ("judge", "retrieval"):
+        with pytest.raises(SetupError) as caught:
+            play(tmp_path, 3, settings={**judged, part: {"model": "large"}})
+        assert caught.value.key == f"{part}.model"
 
 
 def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:
@@ -129,8 +128,8 @@ def test_a_result_that_is_no_json_fails_its_item_only(tmp_path: Path) -> None:
     async def work(number: int) -> Outcome:
         return Outcome(result=object() if number else 1)
 
-    with open_job(tmp_path, SETTINGS, "test job") as job:
-        asyncio.run(job.play(items(2), work, 1))
+    with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
+        asyncio.run(job.play(items(2), work))
         assert [key for key, _ in job.results()] == [("rows", 0)]
         assert "not JSON serializable" in job.failures[("rows", 1)]
     assert list(read_journal(tmp_path / "journal.jsonl")) == [("rows", 0)]
@@ -138,12 +137,13 @@ def test_a_result_that_is_no_json_fails_its_item_only(tmp_path: Path) -> None:
 
 def test_a_folder_belongs_to_its_settings_and_to_one_process(tmp_path: Path) -> None:
     play(tmp_path, 1)
-    with pytest.raises(SetupError, match=r"a test job with system\.max_turns = 5, and now it is 3"):
+    with pytest.raises(SetupError) as caught:
         play(tmp_path, 1, settings={**SETTINGS, "system": {"max_turns": 3}})
-    other = "with job = 'test job', and now it is 'other job'"
-    with pytest.raises(SetupError, match=other), open_job(tmp_path, SETTINGS, "other job"):
+    assert caught.value.key == "system.max_turns"
+    with pytest.raises(SetupError) as caught, open_job(JobOptions(tmp_path), SETTINGS, "other job"):
         pass
-    with open_job(tmp_path, SETTINGS, "test job"), pytest.raises(SetupError, match="another process"):
+    assert caught.value.key == "job"
+    with open_job(JobOptions(tmp_path), SETTINGS, "test job"), pytest.raises(SetupError):
         play(tmp_path, 1)
 
 
@@ -151,10 +151,10 @@ def test_rounds_build_on_each_other_and_keys_are_unique(tmp_path: Path) -> None:
     async def work(number: int) -> Outcome:
         return Outcome(result=number)
 
-    with open_job(tmp_path, SETTINGS, "test job") as job:
-        first = asyncio.run(job.play({("a",): 1, ("b",): 2}, work, 2))
+    with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
+        first = asyncio.run(job.play({("a",): 1, ("b",): 2}, work))
         assert [job.outcome(key).result for key in first] == [1, 2]
-        asyncio.run(job.play({("c",): 3}, work, 2))
+        asyncio.run(job.play({("c",): 3}, work))
         assert [key for key, _ in job.results()] == [("a",), ("b",), ("c",)]
         with pytest.raises(ValueError, match="its key was there before"):
-            asyncio.run(job.play({("a",): 1}, work, 2))
+            asyncio.run(job.play({("a",): 1}, work))

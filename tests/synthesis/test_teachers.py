@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from agentic_video.evaluation.model import ModelOptions
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, sampler, samples_of
+from agentic_video.synthesis.jobs import JobOptions, open_job
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, play_samples, prepare
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
-from tests.faulty_server import Reply
-from tests.synthesis.conftest import RECIPES, Serve
+from tests.faulty_server import Reply, Serve
+from tests.synthesis.conftest import RECIPES
 from tests.types.test_trajectory import FULL
 
 GONE = "http://127.0.0.1:1/v1"
@@ -73,53 +74,39 @@ def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None
     assert role("longvt", "cluster", *asked) == "user", "which has no such key"
 
 
-def test_a_sample_s_record_says_which_it_is(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    teacher, rows = prepare(options(url)), [VideoQA(name, f"{name}.mp4", "Who?", "he") for name in ("a", "b")]
+def test_samples_record_their_player_and_number(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher, rows = (
+        prepare(options(url)),
+        [VideoQA(name, f"{name}.mp4", "Who?", "he", "open_ended") for name in ("a", "b")],
+    )
 
     async def play_one(context: Any, retriever: Any, qa: VideoQA, rollout_index: int) -> Record:
-        return Record(qa, replace(FULL, rollout_index=rollout_index), {"acc": 1.0}, {})
-
-    async def played() -> list[Record]:
-        context = teacher.context(tmp_path, 1)
-        play = sampler(teacher, context, None, 2, "here")
-        try:
-            return [await play(*sample) for sample in samples_of(rows, 2).values()]
-        finally:
-            context.close()
+        trajectory = replace(FULL, qa_id=qa.id, rollout_index=rollout_index)
+        return Record(qa, trajectory, {"prompt_tokens": 5.0, "completion_tokens": 3.0, "acc": float(qa.id == "a")}, {})
 
     monkeypatch.setattr("agentic_video.synthesis.teachers.play_one", play_one)
-    records = asyncio.run(played())
-    assert [(one.qa.id, one.trajectory.rollout_index) for one in records] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    assert records[1].provenance == {"source": "here", "model": "m", "sample": 1} and records[1].rewards == {"acc": 1.0}
+    with open_job(JobOptions(tmp_path), {}, "playing") as job:
+        played = asyncio.run(play_samples(job, {("base",): teacher}, rows, 2, "here", need_grades=True))
+        assert job.summary()["usage"]["prompt_tokens"] == 20
+    assert [key[:4] for key, _ in played] == [("base", "unknown", name, number) for name in "ab" for number in (0, 1)]
+    assert [record.trajectory.rollout_index for _, record in played] == [0, 1, 0, 1]
+    assert played[1][1].provenance == {"source": "here", "model": "m", "sample": 1}
 
 
 def test_samples_need_chance(url: str) -> None:
     teacher = prepare(options(url))
     sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))
     sure.check_samples(1)
-    with pytest.raises(SetupError, match="set --temperature"):
+    with pytest.raises(SetupError, match="--temperature"):
         sure.check_samples(2)
     replace(teacher, spec=replace(teacher.spec, temperature=0.5)).check_samples(2)
 
 
 def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="neither an option nor a Hydra override"):
+    with pytest.raises(SetupError, match="nonsense"):
         options(overrides=("nonsense",))
-    with pytest.raises(SetupError, match="no recipe"):
+    with pytest.raises(SetupError):
         TeacherOptions(tmp_path, "laptop", ModelOptions(GONE, "chat", "m"))
-
-
-@pytest.mark.parametrize("name", ["", "m"])
-def test_a_server_that_is_not_there_is_named_with_its_option(name: str) -> None:
-    with pytest.raises(SetupError, match=r"^--base http://127\.0\.0\.1:1/v1: no server answers there"):
-        prepare(options(name=name, option="--base"))
-
-
-def test_a_server_without_a_list_of_models_needs_their_name(url: str) -> None:
-    with pytest.raises(
-        SetupError, match=rf"^--base {url}: no list of models there \(HTTP 501\); name one with --base-name"
-    ):
-        prepare(options(url, name="", option="--base"))
 
 
 def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:

@@ -15,7 +15,7 @@ import agentic_video.systems
 from agentic_video.config.typed import ConfigError, dataclass_from
 from agentic_video.evaluation.ablations import with_calls, with_frames, without_tools
 from agentic_video.graders.base import Graders
-from agentic_video.synthesis.imitation import demonstration_fault, demonstration_score, taught_by_team
+from agentic_video.synthesis.verify import demonstration_fault, demonstration_score, taught_by_team
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling

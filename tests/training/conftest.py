@@ -33,3 +33,9 @@ def one_rank() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Event loop of tests that are coroutines."""
+    return "asyncio"

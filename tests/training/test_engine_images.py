@@ -29,6 +29,7 @@ from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.errors import VideoError
 from agentic_video.video.processor_rules import UnkeptSizeError
 
+pytestmark = pytest.mark.anyio
 SIDE = 56
 PATCHES = (SIDE // 14) ** 2 * 3 * 2 * 14 * 14 * 4
 """Bytes of an image's float32 patches."""
@@ -166,10 +167,10 @@ def counts(stats: ImageStats, *names: str) -> tuple[int, ...]:
     return tuple(getattr(stats, name) for name in names)
 
 
-def test_the_engine_gets_what_it_would_get_for_images(make_engine: MakeEngine) -> None:
+async def test_the_engine_gets_what_it_would_get_for_images(make_engine: MakeEngine) -> None:
     ours, stock = make_engine(), make_engine()
     engine = ReferenceEngine(ours, Store())
-    asyncio.run(ask(engine, [stored(0), drawn(1), stored(0), stored(2)]))
+    await ask(engine, [stored(0), drawn(1), stored(0), stored(2)])
     numbers = [0, 1, 0, 2]
     start, pad, end = stock.renderer.tokenizer.convert_tokens_to_ids(
         ["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
@@ -191,19 +192,16 @@ def test_the_engine_gets_what_it_would_get_for_images(make_engine: MakeEngine) -
             }
 
 
-def test_later_turns_and_siblings_send_nothing(make_engine: MakeEngine) -> None:
+async def test_later_turns_and_siblings_send_nothing(make_engine: MakeEngine) -> None:
     store = Store()
     engine = ReferenceEngine(make_engine(), store)
 
-    async def play() -> None:
-        opening = [stored(number) for number in range(4)]
-        await ask(engine, opening)
-        later = [*opening, stored(7), drawn(9)]
-        await ask(engine, later)
-        await ask(engine, [*opening, stored(7), drawn(9).bare()])
-        await ask(engine, [stored(7), drawn(9).bare(), *opening])  # a sibling
-
-    asyncio.run(play())
+    opening = [stored(number) for number in range(4)]
+    await ask(engine, opening)
+    later = [*opening, stored(7), drawn(9)]
+    await ask(engine, later)
+    await ask(engine, [*opening, stored(7), drawn(9).bare()])
+    await ask(engine, [stored(7), drawn(9).bare(), *opening])  # a sibling
     assert store.calls == [[0, 1, 2, 3], [7]]
     size = SIDE * SIDE * 3
     assert counts(engine.stats, "requests", "asked", "fetched", "received", "processed") == (4, 22, 5, 1, 6)
@@ -213,21 +211,18 @@ def test_later_turns_and_siblings_send_nothing(make_engine: MakeEngine) -> None:
     assert sent == [[True] * 4, [False] * 4 + [True] * 2, [False] * 6, [False] * 6]
 
 
-def test_siblings_that_start_at_once_wait_for_the_first(make_engine: MakeEngine) -> None:
+async def test_siblings_that_start_at_once_wait_for_the_first(make_engine: MakeEngine) -> None:
     store = Store()
     engine = ReferenceEngine(make_engine(), store)
-
-    async def play() -> list[list[Any]]:
-        return await asyncio.gather(*(ask(engine, [stored(0), stored(1), stored(2 + n % 2)]) for n in range(8)))
-
-    outputs = asyncio.run(play())
+    asked = ([stored(0), stored(1), stored(2 + number % 2)] for number in range(8))
+    outputs = await asyncio.gather(*(ask(engine, images) for images in asked))
     assert all(item.outputs[0].token_ids == [1] for (item,) in outputs)
     assert sorted(number for call in store.calls for number in call) == [0, 1, 2, 3]
     assert counts(engine.stats, "asked", "fetched", "processed", "again") == (24, 4, 4, 0)
     assert engine._coming == {}
 
 
-def test_images_are_processed_in_another_thread(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_images_are_processed_in_another_thread(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = make_engine()
     threads = []
     apply = inner.renderer.mm_processor.apply
@@ -237,36 +232,33 @@ def test_images_are_processed_in_another_thread(make_engine: MakeEngine, monkeyp
         return apply(*args, **kwargs)
 
     monkeypatch.setattr(inner.renderer.mm_processor, "apply", noted)
-    asyncio.run(ask(ReferenceEngine(inner, Store()), [stored(0)]))
+    await ask(ReferenceEngine(inner, Store()), [stored(0)])
     assert len(threads) == 1 and threads[0] is not threading.main_thread()
 
 
-def test_a_tools_picture_that_is_gone_is_asked_for(make_engine: MakeEngine) -> None:
+async def test_a_tools_picture_that_is_gone_is_asked_for(make_engine: MakeEngine) -> None:
     engine = ReferenceEngine(make_engine(), Store())
 
-    async def play() -> None:
-        with pytest.raises(MissingImages) as caught:
-            await ask(engine, [stored(0), drawn(1).bare(), drawn(2).bare()])
-        assert caught.value.keys == (drawn(1).key, drawn(2).key)
-        await ask(engine, [stored(0), drawn(1), drawn(2)])
+    with pytest.raises(MissingImages) as caught:
         await ask(engine, [stored(0), drawn(1).bare(), drawn(2).bare()])
-        await engine.reset_mm_cache()
-        with pytest.raises(MissingImages):
-            await ask(engine, [drawn(1).bare()])
-
-    asyncio.run(play())
+    assert caught.value.keys == (drawn(1).key, drawn(2).key)
+    await ask(engine, [stored(0), drawn(1), drawn(2)])
+    await ask(engine, [stored(0), drawn(1).bare(), drawn(2).bare()])
+    await engine.reset_mm_cache()
+    with pytest.raises(MissingImages):
+        await ask(engine, [drawn(1).bare()])
     assert counts(engine.stats, "missing", "received", "processed", "resets") == (3, 2, 3, 1)
     assert len(engine.taken) == 2
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_both_sides_of_a_small_cache_stay_the_same(make_engine: MakeEngine, seed: int) -> None:
+async def test_both_sides_of_a_small_cache_stay_the_same(make_engine: MakeEngine, seed: int) -> None:
     """Twelve frames for a cache of six, requests that overlap, and resets in between: nothing is ever refused."""
     chance = random.Random(seed)
     inner = make_engine(6)
     engine = ReferenceEngine(inner, Store())
 
-    async def one() -> None:
+    async def request() -> None:
         await asyncio.sleep(chance.random() / 20)
         numbers = chance.sample(range(12), chance.randint(1, 4))
         await ask(engine, [drawn(number) if chance.random() < 0.3 else stored(number) for number in numbers])
@@ -275,107 +267,86 @@ def test_both_sides_of_a_small_cache_stay_the_same(make_engine: MakeEngine, seed
         await asyncio.sleep(chance.random() / 20)
         await chance.choice([engine.reset_mm_cache, engine.pause_generation, lambda: engine.sleep(1)])()
 
-    async def play() -> None:
-        await asyncio.gather(*(one() for _ in range(40)), *(reset() for _ in range(3)))
-
-    asyncio.run(play())
+    await asyncio.gather(*(request() for _ in range(40)), *(reset() for _ in range(3)))
     assert len(inner.taken) == 40  # none was refused and sent again
     assert inner.there is not None
     assert list(inner.there._cache) == list(inner.renderer.mm_processor_cache._cache)
     assert engine.stats.again > 0 and engine.stats.resets == 3
 
 
-def test_a_prompt_that_the_cache_cannot_hold_still_goes(make_engine: MakeEngine) -> None:
+async def test_a_prompt_that_the_cache_cannot_hold_still_goes(make_engine: MakeEngine) -> None:
     """vLLM drops what it counts on when a prompt has both old and new images and more than fit."""
     engine = ReferenceEngine(make_engine(3), Store())
 
-    async def play() -> None:
-        await ask(engine, [stored(0), stored(1)])
-        (output,) = await ask(engine, [stored(number) for number in (5, 6, 7, 0, 1)])
-        assert output.outputs[0].token_ids == [1]
-
-    asyncio.run(play())
+    await ask(engine, [stored(0), stored(1)])
+    (output,) = await ask(engine, [stored(number) for number in (5, 6, 7, 0, 1)])
+    assert output.outputs[0].token_ids == [1]
 
 
-def test_without_a_cache_all_is_sent_each_time(make_engine: MakeEngine) -> None:
+async def test_without_a_cache_all_is_sent_each_time(make_engine: MakeEngine) -> None:
     engine = ReferenceEngine(make_engine(0), Store())
 
-    async def play() -> None:
-        for _ in range(2):
-            await ask(engine, [stored(0), drawn(1)])
-
-    asyncio.run(play())
+    for _ in range(2):
+        await ask(engine, [stored(0), drawn(1)])
     assert counts(engine.stats, "processed", "fetched") == (4, 2)
 
 
-def test_what_the_engine_refused_is_sent_again(make_engine: MakeEngine) -> None:
+async def test_what_the_engine_refused_is_sent_again(make_engine: MakeEngine) -> None:
     inner = make_engine()
     store = Store()
     engine = ReferenceEngine(inner, store)
 
-    async def play() -> None:
-        await ask(engine, [stored(0)])
-        # one side of the cache knows what the other doesn't
-        assert inner.there is not None
-        inner.there.clear_cache()
-        (output,) = await ask(engine, [stored(0), stored(1)])
-        assert output.outputs[0].token_ids == [1]
-        # a request that is refused before it leaves: its image is on one side only
-        inner.refuses.append(ValueError("too long"))
-        with pytest.raises(ValueError, match="too long"):
-            await ask(engine, [stored(2)])
-        (output,) = await ask(engine, [stored(2)])
-        assert output.outputs[0].token_ids == [1]
-        # an engine that keeps refusing: its answer is passed on
-        inner.refuses += ["no", "no"]
-        (output,) = await ask(engine, [stored(2)])
-        assert output.outputs[0].finish_reason == "error"
-
-    asyncio.run(play())
+    await ask(engine, [stored(0)])
+    # one side of the cache knows what the other doesn't
+    assert inner.there is not None
+    inner.there.clear_cache()
+    (output,) = await ask(engine, [stored(0), stored(1)])
+    assert output.outputs[0].token_ids == [1]
+    # a request that is refused before it leaves: its image is on one side only
+    inner.refuses.append(ValueError("too long"))
+    with pytest.raises(ValueError, match="too long"):
+        await ask(engine, [stored(2)])
+    (output,) = await ask(engine, [stored(2)])
+    assert output.outputs[0].token_ids == [1]
+    # an engine that keeps refusing: its answer is passed on
+    inner.refuses += ["no", "no"]
+    (output,) = await ask(engine, [stored(2)])
+    assert output.outputs[0].finish_reason == "error"
     assert store.calls == [[0], [1], [0, 1], [2], [2], [2]]
 
 
-def test_a_frame_that_cannot_be_had(make_engine: MakeEngine) -> None:
+async def test_a_frame_that_cannot_be_had(make_engine: MakeEngine) -> None:
     store = Store(fails=1)
     engine = ReferenceEngine(make_engine(), store)
 
-    async def play() -> None:
-        answers = await asyncio.gather(*(ask(engine, [stored(0)]) for _ in range(3)), return_exceptions=True)
-        assert all(isinstance(answer, VideoError) for answer in answers)
-        (output,) = await ask(engine, [stored(0)])
-        assert output.outputs[0].token_ids == [1]
-
-    asyncio.run(play())
+    answers = await asyncio.gather(*(ask(engine, [stored(0)]) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(answer, VideoError) for answer in answers)
+    (output,) = await ask(engine, [stored(0)])
+    assert output.outputs[0].token_ids == [1]
     assert store.calls == [[0], [0]] and engine._coming == {}
 
 
-def test_one_that_gives_up_takes_nothing_from_the_others(make_engine: MakeEngine) -> None:
+async def test_one_that_gives_up_takes_nothing_from_the_others(make_engine: MakeEngine) -> None:
     store = Store()
     engine = ReferenceEngine(make_engine(), store)
 
-    async def play() -> None:
-        first = asyncio.create_task(ask(engine, [stored(0)]))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(ask(engine, [stored(0)]))
-        await asyncio.sleep(0.001)
-        first.cancel()
-        (output,) = await second
-        assert output.outputs[0].token_ids == [1]
-
-    asyncio.run(play())
+    first = asyncio.create_task(ask(engine, [stored(0)]))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(ask(engine, [stored(0)]))
+    await asyncio.sleep(0.001)
+    first.cancel()
+    (output,) = await second
+    assert output.outputs[0].token_ids == [1]
     assert store.calls == [[0]]
 
 
-def test_other_prompts_go_as_they_are(make_engine: MakeEngine) -> None:
+async def test_other_prompts_go_as_they_are(make_engine: MakeEngine) -> None:
     inner = make_engine()
     engine = ReferenceEngine(inner, Store())
     picture = Image.fromarray(image(0))
 
-    async def play() -> None:
-        await ask(engine, [])
-        await ask(engine, [picture])
-
-    asyncio.run(play())
+    await ask(engine, [])
+    await ask(engine, [picture])
     assert [taken["multi_modal_data"] for taken in inner.taken] == [{}, {"image": [picture]}]
     assert engine.stats == ImageStats()
     assert engine.works() == "yes"  # whatever else is asked of it
@@ -386,22 +357,19 @@ def clip(*frames: ImageRef, every: float = 0.75) -> VideoRef:
     return VideoRef(clip_key([frame.key for frame in frames], times), frames, times)
 
 
-def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeEngine, checkpoint: Path) -> None:
+async def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeEngine, checkpoint: Path) -> None:
     store, inner = Store(), make_engine()
     engine = ReferenceEngine(inner, store, ChatFormat.of(hf_processor(str(checkpoint))))
     first = clip(stored(0), stored(1), stored(2))
 
-    async def play() -> None:
-        await ask(engine, [stored(1)], [first])
-        # the same clip, and one with a picture that a tool made
-        await ask(engine, [stored(1)], [first, clip(stored(0), drawn(9))])
-        with pytest.raises(MissingImages) as caught:
-            await ask(engine, [], [clip(stored(0), drawn(9).bare(), drawn(8).bare())])
-        assert caught.value.keys == (drawn(9).key, drawn(8).key)
-        # the same frames at other times are another clip
-        await ask(engine, [], [first, clip(*first.frames, every=2.0)])
-
-    asyncio.run(play())
+    await ask(engine, [stored(1)], [first])
+    # the same clip, and one with a picture that a tool made
+    await ask(engine, [stored(1)], [first, clip(stored(0), drawn(9))])
+    with pytest.raises(MissingImages) as caught:
+        await ask(engine, [], [clip(stored(0), drawn(9).bare(), drawn(8).bare())])
+    assert caught.value.keys == (drawn(9).key, drawn(8).key)
+    # the same frames at other times are another clip
+    await ask(engine, [], [first, clip(*first.frames, every=2.0)])
     assert [sorted(call) for call in store.calls] == [[0, 1, 2], [0], [0, 1, 2]]
     assert counts(engine.stats, "processed", "received", "missing", "again") == (4, 1, 2, 0)
     one, two, three = inner.taken
@@ -420,21 +388,18 @@ def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeEngine,
     assert two["mm_hashes"]["video"][0] == three["mm_hashes"]["video"][0] == first.key
 
 
-def test_a_size_that_the_processor_would_change_is_refused(make_engine: MakeEngine, checkpoint: Path) -> None:
+async def test_a_size_that_the_processor_would_change_is_refused(make_engine: MakeEngine, checkpoint: Path) -> None:
     """vLLM would resize it on its CPU, the trainer on its device, and both have other patches."""
     engine = ReferenceEngine(make_engine(), Store(), ChatFormat.of(hf_processor(str(checkpoint))))
     odd = replace(stored(1), width=60, height=50)
 
-    async def play() -> None:
-        with pytest.raises(UnkeptSizeError, match="60x50"):
-            await ask(engine, [odd])
-        with pytest.raises(UnkeptSizeError, match="60x50"):
-            await ask(engine, [], [clip(odd, odd)])
-
-    asyncio.run(play())
+    with pytest.raises(UnkeptSizeError, match="60x50"):
+        await ask(engine, [odd])
+    with pytest.raises(UnkeptSizeError, match="60x50"):
+        await ask(engine, [], [clip(odd, odd)])
 
 
-def test_other_ids_than_the_rollout_s_are_refused(
+async def test_other_ids_than_the_rollout_s_are_refused(
     make_engine: MakeEngine, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat_format = ChatFormat.of(hf_processor(str(checkpoint)))
@@ -443,20 +408,17 @@ def test_other_ids_than_the_rollout_s_are_refused(
     counted = chat_format.visual_tokens
     monkeypatch.setattr(chat_format, "visual_tokens", lambda shown: counted(shown) - 1)
 
-    async def play() -> None:
-        with pytest.raises(RenderedPromptError, match="0 clips and 1 images"):
-            await ask(engine, [stored(0)])
-        monkeypatch.undo()
-        (output,) = await ask(engine, [stored(0)])
-        assert output.outputs[0].token_ids == [1]
-
-    asyncio.run(play())
+    with pytest.raises(RenderedPromptError, match="0 clips and 1 images"):
+        await ask(engine, [stored(0)])
+    monkeypatch.undo()
+    (output,) = await ask(engine, [stored(0)])
+    assert output.outputs[0].token_ids == [1]
     assert len(inner.taken) == 1
 
 
-def test_an_engine_without_a_format_takes_no_clips(make_engine: MakeEngine) -> None:
+async def test_an_engine_without_a_format_takes_no_clips(make_engine: MakeEngine) -> None:
     with pytest.raises(ValueError, match="shown no clips"):
-        asyncio.run(ask(ReferenceEngine(make_engine(), Store()), [], [clip(stored(0), stored(1))]))
+        await ask(ReferenceEngine(make_engine(), Store()), [], [clip(stored(0), stored(1))])
 
 
 def test_references_by_hand() -> None:

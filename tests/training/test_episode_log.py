@@ -13,7 +13,6 @@ from agentic_video.training.engines.vllm_images import ImageStats
 from agentic_video.training.logs import episode_log
 from agentic_video.training.logs.episode_log import (
     EpisodeWriter,
-    StoreMetrics,
     engine_counters,
     episode_metrics,
     final_extras,
@@ -166,15 +165,3 @@ def test_counters_of_all_nodes_and_engines_are_added_up(monkeypatch: pytest.Monk
     assert [counters[f"engine_images/{name}"] for name in ("asked", "processed", "seconds")] == [9.0, 3.0, 0.5]
     assert set(counters) == {f"engine_images/{field.name}" for field in fields(ImageStats)}
     assert engine_counters([SimpleNamespace()]) == {}  # a server of another kind
-
-
-def test_rates_are_those_since_the_step_before() -> None:
-    def reading(requested: float, hits: float) -> dict[str, float]:
-        return {"frame_store/requested": requested, "frame_store/hits": hits}
-
-    readings = [reading(10.0, 5.0), reading(30.0, 20.0)]
-    stores = StoreMetrics(iter(readings).__next__)
-    # 5 of 10, and 15 of the 20 since then
-    assert [stores.step() for _ in range(2)] == [
-        {**counters, "frame_store/hit_rate": rate} for counters, rate in zip(readings, (0.5, 0.75), strict=True)
-    ]

@@ -43,31 +43,26 @@ def test_figures_of_a_data_source_and_of_its_classes() -> None:
     assert found["val-agentic/other_set/calls"] == 1.0
 
 
-def test_looks_at_evidence_count_where_rows_have_windows() -> None:
+def test_figures_of_those_that_have_them() -> None:
+    windows = ("windows_found", "windows_shown", "looks_in_windows")
     episodes = [
-        episode("toy", windows_found=1.0, windows_shown=1.0, looks_in_windows=0.5, **COSTS),
+        episode("toy", **dict(zip(windows, (1.0, 1.0, 0.5), strict=True)), asides=4.0, aside_tokens=90.0, **COSTS),
         episode("toy", windows_found=0.0, windows_shown=1.0, **COSTS),  # no call
         episode("toy", **COSTS),
         episode("other", **COSTS),
     ]
     found = group_metrics(episodes, "train", GroupNames())
-    figures = ("windows_found", "windows_shown", "looks_in_windows")
-    assert [found[f"train-agentic/toy/{name}"] for name in figures] == [0.5, 1.0, 0.5]
-    assert not any("windows" in key for key in found if key.startswith("train-agentic/other/"))
-
-
-def test_asides_count_where_any_were_asked() -> None:
-    one, other = episode("toy", asides=4.0, aside_tokens=90.0, **COSTS), episode("toy", **COSTS)
-    found = group_metrics([one, other], "train", GroupNames())
-    assert (found["train-agentic/toy/asides"], found["train-agentic/toy/aside_tokens"]) == (2.0, 45.0)
-    assert "train-agentic/toy/asides" not in group_metrics([other], "train", GroupNames())
+    assert [found[f"train-agentic/toy/{name}"] for name in windows] == [0.5, 1.0, 0.5]
+    # an episode that asked nothing asked nothing
+    assert (found["train-agentic/toy/asides"], found["train-agentic/toy/aside_tokens"]) == (4 / 3, 30.0)
+    assert not any(name in key for key in found if "/other/" in key for name in ("windows", "aside"))
 
 
 def test_training_and_validation_have_the_same_names() -> None:
     episodes = [episode("toy", "active", **COSTS)]
     train, val = (group_metrics(episodes, split, GroupNames()) for split in ("train", "val"))
     assert [key.removeprefix("train-") for key in train] == [key.removeprefix("val-") for key in val]
-    assert len(train) == 2 * 11
+    assert len(train) == 2 * 11 and group_metrics([], "train", GroupNames()) == {}
 
 
 def test_error_of_a_validation_s_reward_counts_a_video_s_episodes_as_one() -> None:
@@ -91,10 +86,6 @@ def test_the_number_of_names_is_bounded_and_the_first_ones_stay() -> None:
     names = GroupNames(limit=2)
     assert [names(name) for name in ("a", "b", "c", "a")] == ["a", "b", "other", "a"]
     assert [names(name, "a") for name in ("x", "a", "b", "x")] == ["x", "a", "other", "x"]
-
-
-def test_no_episodes_no_figures() -> None:
-    assert group_metrics([], "train", GroupNames()) == {}
 
 
 @given(st.text())

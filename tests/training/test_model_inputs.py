@@ -16,10 +16,8 @@ from verl.models.transformers.qwen2_vl import get_rope_index
 from verl.utils import hf_processor
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint, video_processor
+from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
 from agentic_video.training.inputs.model_inputs import (
-    clip_patches,
-    clip_sizes,
     image_patches,
     image_sizes,
     model_inputs,
@@ -73,18 +71,6 @@ def test_what_the_processor_would_resize_is_refused(family: str) -> None:
         image_sizes(rules_of(processor), [(448, 224), (30, 45)])
     with pytest.raises(UnkeptSizeError, match="1000x700"):
         image_patches(processor, {"a": picture(0, 448, 224), "b": picture(1, 1000, 700)})
-
-
-def test_frames_of_a_clip_that_the_processor_would_resize_are_refused() -> None:
-    processor = video_processor("qwen3_vl")
-    processor.size.longest_edge = 4 * 64 * 64
-    rules = rules_of(PROCESSORS["qwen3_vl"], processor)
-    four, eight = (Clip(tuple(frame(number, 64, 64) for number in range(count))) for count in (4, 8))
-    assert clip_sizes(rules, [four])["video_grid_thw"].tolist() == [[2, 4, 4]]
-    with pytest.raises(UnkeptSizeError, match="32x32"):  # all frames together have room for half as many pixels
-        clip_sizes(rules, [eight])
-    with pytest.raises(UnkeptSizeError, match="64x64"):
-        clip_patches(processor, {"a": [item.image for item in eight.frames]})
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:

@@ -111,16 +111,6 @@ def test_updates_are_as_many_as_the_config_says(
     assert trainer.config.actor_rollout_ref.rollout.n == 4
 
 
-def test_each_update_has_its_share_of_the_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_base, "upsample_batch_to_divisible_size", padded)
-    trainer = Trainer(questions=4, mini_batch=2, rollouts=4, micro_batch=3)
-    batch = trainer._balance_batch(batch_of([[2, 3, 2, 3]] * 3 + [[1, 1, 2, 3]]), {})
-    # 37 rows and 11 of padding: of each of 4 ranks 12, of which the first update takes 6
-    shares = [batch.tags[start : start + 6] for start in range(0, 48, 6)]
-    filled = [sum(tag.get("is_padding", False) for tag in share) for share in shares]
-    assert sorted((sum(filled[::2]), sum(filled[1::2]))) == [5, 6]
-
-
 @given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 4), st.integers(1, 4))
 def test_padding_is_spread_within_its_rank(kinds: list[bool], ranks: int, updates: int) -> None:
     padding = kinds * ranks * updates

@@ -1,1 +1,1 @@
-"""What plays a model's part in the episodes of an evaluation."""
+"""Backends: engines and servers behind the policies of an evaluation."""

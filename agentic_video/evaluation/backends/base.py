@@ -1,4 +1,4 @@
-"""What plays a model's part in episodes."""
+"""The interface of engines and servers that play a model's part in episodes."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -53,8 +53,7 @@ class Backend(ABC):
 
 
 def usage_of(policy: Policy) -> Usage:
-    """What a policy's episode cost in tokens. An engine in this process reuses what it has seen: its prompt counts
-    once."""
+    """Tokens of a policy's episode. An engine in this process reuses what it has seen: its prompt counts once."""
     if isinstance(policy, ChatPolicy):
         return policy.usage
     if isinstance(policy, TokenPolicy):

@@ -79,8 +79,8 @@ def vllm_prompt(ids: Sequence[int], shown: Sequence[Visual], chat_format: ChatFo
     from vllm.inputs import TokensPrompt
 
     short = one_placeholder(ids, (chat_format.image_token_id, chat_format.video_token_id))
-    clips = [one for one in shown if isinstance(one, Clip)]
-    images = [Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)]
+    clips = [visual for visual in shown if isinstance(visual, Clip)]
+    images = [Image.fromarray(visual.image) for visual in shown if not isinstance(visual, Clip)]
     videos = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
     prompt = TokensPrompt(prompt_token_ids=with_bare_clips(short, clips, chat_format) if clips else short)
     if data := {kind: items for kind, items in (("image", images), ("video", videos)) if items}:

@@ -156,17 +156,17 @@ class _ServerEngine:
                 raise EngineError("vLLM's token interface is given frames, not clips: agentic_video.system.frames_as")
             frames.append(visual)
         pictures = [await self._pictures.of(frame) for frame in frames]
-        places = placeholders(request.prompt_ids, self._format.image_token_id, [one.tokens for one in pictures])
+        places = placeholders(request.prompt_ids, self._format.image_token_id, [picture.tokens for picture in pictures])
         return {
-            "mm_hashes": {"image": [one.name for one in pictures]},
+            "mm_hashes": {"image": [picture.name for picture in pictures]},
             "mm_placeholders": {"image": [{"offset": at, "length": length} for at, length in places]},
-            "kwargs_data": {"image": [one.pixels for one in pictures]},
+            "kwargs_data": {"image": [picture.pixels for picture in pictures]},
         }
 
 
 def placeholders(ids: Sequence[int], token: int, counts: Sequence[int]) -> list[tuple[int, int]]:
     """Where the placeholders of each image begin, and how many there are."""
-    at = [place for place, one in enumerate(ids) if one == token]
+    at = [place for place, token_id in enumerate(ids) if token_id == token]
     if len(at) != sum(counts):
         raise EngineError(f"a prompt has {len(at)} image placeholders for {sum(counts)} visual tokens")
     found, used = [], 0
@@ -184,6 +184,6 @@ def _read_ids(reply: Any, most: int) -> tuple[int, ...]:
         raise UnreadableReply(f"{GENERATE} gave no token ids ({type(error).__name__}: {error})") from None
     if not isinstance(ids, list) or len(ids) > most:
         raise UnreadableReply(f"{GENERATE} gave no list of at most {most} token ids")
-    if any(not isinstance(one, int) or isinstance(one, bool) or not 0 <= one < 2**31 for one in ids):
+    if any(type(token) is not int or not 0 <= token < 2**31 for token in ids):
         raise UnreadableReply(f"{GENERATE} gave something that is no token id")
     return tuple(ids)

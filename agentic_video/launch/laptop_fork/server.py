@@ -341,12 +341,8 @@ class Forks:
 def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
     """Run a server that imports in the background for as long as the context lasts; all that it forked ends with it.
 
-    Args:
-        environment: Variables that the imported modules read.
-
-    Yields:
-        The server, which may still be importing: requests wait for it. None where no script may be executed in the
-        folder for temporary files, or not by Ray.
+    Yields the server, which may still be importing: requests wait for it. None where no script may be executed in the
+    folder for temporary files, or not by Ray.
     """
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     script, address = folder / SCRIPT, folder / SOCKET

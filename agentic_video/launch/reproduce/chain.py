@@ -58,7 +58,17 @@ class ModeCommand:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """A stage as the file has it; see :class:`ChainStage`."""
+    """A stage as the file has it.
+
+    Attributes:
+        about: One line of description.
+        run: The command, where both modes have the same.
+        source: Section of the paper.
+        cost: Published cost.
+        rows: Published number of training rows; 0 for none.
+        makes: Outputs by name: paths or patterns below its folder; the last match counts.
+        row: Its row of the table; None where it is no evaluation.
+    """
 
     name: str
     about: str
@@ -90,7 +100,7 @@ class BenchmarkModel:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class RehearsalEntry:
     """Evaluations of the small chain, where its figures are from, and how long it took."""
 
     stages: tuple[StageEntry, ...] = ()
@@ -100,7 +110,15 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class ChainFile:
-    """The file; see :class:`Chain`. ``benchmarks.sets`` has the words of ``agentic-video convert`` for each."""
+    """The file.
+
+    Attributes:
+        paper: As ``published.yaml`` names it.
+        base: The checkpoint that the paper starts from, by its name on the hub.
+        settings: Settings that the user has to give, with their descriptions.
+        data: Downloads that aren't a converter's, and how to get them.
+        benchmarks: Models' evaluations by name; ``sets`` has the words of ``agentic-video convert`` for each benchmark.
+    """
 
     paper: str
     base: str
@@ -109,36 +127,22 @@ class ChainFile:
     data: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     benchmarks: Mapping[str, object] = field(default_factory=dict)
-    toyworld: Rehearsal = Rehearsal()
+    toyworld: RehearsalEntry = RehearsalEntry()
 
 
 @dataclass(frozen=True)
-class ChainStage:
+class ChainStage(StageEntry):
     """One command of a reproduction.
 
     Attributes:
-        name: Of the stage and of its folder.
-        about: One line of description.
         words: After the program's name, with placeholders.
         variables: Environment variables, with placeholders.
-        makes: Outputs by name: paths or patterns below its folder; the last match counts.
-        source: Section of the paper.
-        cost: Published cost.
-        rows: Published number of training rows; 0 for none.
         left_out: Why it isn't run; empty where it is.
-        row: Its row of the table; None where it is no evaluation.
     """
 
-    name: str
-    about: str
     words: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    makes: Mapping[str, str] = field(default_factory=dict)
-    source: str = ""
-    cost: str = ""
-    rows: int = 0
     left_out: str = ""
-    row: TableRow | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -169,29 +173,13 @@ class ChainStage:
         return next((word for word in self.words if word in ("sft", "kto", "rft")), "grpo")
 
 
-@dataclass(frozen=True)
-class Chain:
-    """A reproduction.
-
-    Attributes:
-        paper: As ``published.yaml`` names it.
-        base: The checkpoint that the paper starts from, by its name on the hub.
-        settings: Settings that the user has to give, with their descriptions.
-        data: Downloads that aren't a converter's, and how to get them.
-        figures: Source of the synthetic world's figures.
-        took: Measured duration of the small chain; empty where it wasn't measured.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Chain(ChainFile):
+    """A recipe's stages in one mode."""
 
     recipe: Path
     mode: Mode
-    paper: str
-    base: str
     stages: tuple[ChainStage, ...]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    data: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    figures: str = ""
-    took: str = ""
 
     def stage(self, name: str) -> ChainStage:
         """Return the stage of a name."""
@@ -249,18 +237,8 @@ def _chain(recipe: Path, mode: Mode, file: ChainFile, benchmarks: Sequence[str])
         raise ValueError("--benchmarks: the synthetic world has none")
     else:
         entries += file.toyworld.stages
-    chain = Chain(
-        recipe,
-        mode,
-        file.paper,
-        file.base,
-        tuple(_stage(entry, mode) for entry in entries),
-        file.settings,
-        file.data,
-        file.remarks,
-        file.toyworld.figures,
-        file.toyworld.took,
-    )
+    stages = tuple(_stage(entry, mode) for entry in entries)
+    chain = Chain(**{**vars(file), "recipe": recipe, "mode": mode, "stages": stages})
     _check(chain)
     return chain
 
@@ -314,18 +292,9 @@ def _stage(entry: StageEntry, mode: Mode) -> ChainStage:
     if words[1:2] == ["run"]:
         variables["OUTPUT_DIR"] = "{folder}"
         makes = {"run": "*/run-*", "model": "*/run-*/model", **makes}
-    return ChainStage(
-        entry.name,
-        entry.about,
-        tuple(words[1:]),
-        variables,
-        {} if left_out else {"folder": ".", **makes},
-        entry.source,
-        entry.cost,
-        entry.rows,
-        left_out,
-        entry.row,
-    )
+    makes = {} if left_out else {"folder": ".", **makes}
+    own_fields = {"makes": makes, "words": tuple(words[1:]), "variables": variables, "left_out": left_out}
+    return ChainStage(**{**vars(entry), **own_fields})
 
 
 def _check(chain: Chain) -> None:

@@ -22,19 +22,14 @@ NONE: Mapping[str, str] = MappingProxyType({})
 def plan_text(
     reproduction: Reproduction, missing: Sequence[str], gpus: int = 0, environment: Mapping[str, str] = NONE
 ) -> str:
-    """The plan as text.
-
-    Args:
-        missing: See :meth:`Reproduction.missing`.
-        gpus: Of this machine; 0 plans for those of the recipe.
-    """
+    """The plan as text; without GPUs here it is for those of the recipe."""
     chain, options, steps = reproduction.chain, reproduction.options, reproduction.steps
     if chain.mode == "laptop":
         lines = [
             f"REHEARSAL of {chain.paper} on the synthetic world: tiny models, made-up videos, a few steps, no GPU.",
             "It shows that every stage works with the next. None of its figures is the paper's, or comparable.",
         ]
-        cost = chain.took or NOT_MEASURED
+        cost = chain.toyworld.took or NOT_MEASURED
     else:
         lines = [f"{chain.paper}, as published: from {reproduction.base} to the table of its benchmarks."]
         lines += [f"note: {remark}" for remark in chain.remarks]

@@ -14,11 +14,10 @@ from typing import Any, Literal, cast, get_args
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.overrides import parse_overrides
+from agentic_video.config.overrides import parse_overrides, quoted
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.run import report_path
 from agentic_video.evaluation.model import is_address
-from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, Profile, Stage, changes, config_name, on_ray_cluster
 from agentic_video.launch.reproduce.chain import PROGRAM, Chain, ChainStage, filled, places
 from agentic_video.launch.reproduce.state import (
@@ -143,11 +142,7 @@ class Reproduction:
         return [put_in(word, values) for word in stage.words]
 
     def settings(self, stage: ChainStage, seen: dict[Path, str] | None = None) -> StageSettings:
-        """Collect what a stage's outputs depend on; not addresses of servers and paths, but the content of paths.
-
-        Args:
-            seen: Cache of the videos of each folder.
-        """
+        """Collect what a stage's outputs depend on; not addresses of servers and paths, but the content of paths."""
         known = {("base", ""): self.base}
         variables = [f"{name}={filled(value, known)}" for name, value in stage.variables.items()]
         inputs = {f"{name}.{output}": self.path(name, output) for name, output in stage.places if output}

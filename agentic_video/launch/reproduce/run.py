@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentic_video.launch.process import stop_with_launcher
+from agentic_video.launch.process import on_stop_signal, stop_with_launcher
 from agentic_video.launch.reproduce.chain import ChainStage, Mode, filled
 from agentic_video.launch.reproduce.reproduction import Reproduction, Step, shown
 from agentic_video.launch.reproduce.state import StageRecord
@@ -33,11 +33,7 @@ LOOK_SECONDS = 0.2
 
 
 def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int:
-    """Run the stages that are to start, and write the table.
-
-    Returns:
-        Exit status: 0 when all is complete, 1 when a stage failed, 130 when it was interrupted.
-    """
+    """Run the stages that are to start, and write the table; return the command's exit status."""
     steps, options = reproduction.steps, reproduction.options
     busy = SetupError(f"{options.out}: another command runs there; wait for it, or choose another --out", key="--out")
     with lock(options.out / ".lock", busy):
@@ -125,14 +121,9 @@ def stage_environment(reproduction: Reproduction, stage: ChainStage, environment
 
 
 def run_command(command: list[str], environment: Mapping[str, str], log: Path, title: str) -> tuple[int, bool]:
-    """Run a command into a log, and print the log's new lines meanwhile.
+    """Run a command, append its output to a log, and print the log's new lines meanwhile.
 
     The command writes into the file itself, so that neither a slow reader nor a process that it leaves behind keeps it.
-
-    Args:
-        environment: All of its environment variables.
-        log: Is appended to.
-        title: First line of what is appended, after ``$``.
 
     Returns:
         Its exit status, negative for a signal, and whether this process was told to stop.
@@ -151,29 +142,28 @@ def run_command(command: list[str], environment: Mapping[str, str], log: Path, t
             start_new_session=True,  # it is told to stop here, once, and not by the terminal as well
             preexec_fn=stop_with_launcher,
         )
-        stopped = []
+        stopped = False
 
-        def stop(number: int, frame: object) -> None:
-            stopped.append(number)
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
             process.send_signal(signal.SIGINT)
 
-        previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            ended = False
-            while not ended:
-                ended = process.poll() is not None
-                if text := read.read():
-                    sys.stdout.write(text.decode("utf-8", errors="replace"))
-                    sys.stdout.flush()
-                if not ended:
-                    time.sleep(LOOK_SECONDS)
+            with on_stop_signal(stop):
+                ended = False
+                while not ended:
+                    ended = process.poll() is not None
+                    if text := read.read():
+                        sys.stdout.write(text.decode("utf-8", errors="replace"))
+                        sys.stdout.flush()
+                    if not ended:
+                        time.sleep(LOOK_SECONDS)
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    return process.returncode, bool(stopped)
+    return process.returncode, stopped
 
 
 def _now() -> str:

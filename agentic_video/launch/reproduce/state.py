@@ -12,6 +12,7 @@ from pydantic import Field
 from agentic_video.config.typed import dataclass_from
 from agentic_video.converters.files import files_below, walk
 from agentic_video.launch.reproduce.chain import ChainStage
+from agentic_video.utils.content import checkpoint_digest, files_digest
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.workdir import write_whole
 from agentic_video.video.container import VIDEO_SUFFIXES
@@ -22,7 +23,7 @@ ASIDE = "set-aside"
 """Folder of outputs that were made again."""
 LOGS = "logs"
 READ_BYTES = 64 << 20
-"""Files up to this size are compared by content, larger ones by size and time."""
+"""Annotations up to this size are compared by content, larger ones by size and time."""
 ANNOTATIONS = (".json", ".jsonl", ".parquet", ".csv", ".txt")
 """Suffixes of the files by which a folder of downloads is compared; its videos aren't."""
 
@@ -127,19 +128,16 @@ class State:
 def fingerprint(path: Path) -> str:
     """Digest of an input: a file's content, a checkpoint's files, or the annotations anywhere below a folder."""
     if path.is_file():
-        return _content(path, READ_BYTES)
-    if not path.is_dir():
-        return ""
-    facts: list[Any] = []
-    if (path / "config.json").is_file():
-        stats = [(file.name, file.stat()) for file in sorted(path.iterdir()) if file.is_file()]
-        facts += [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    else:
-        left = READ_BYTES
-        for file in files_below(path):
-            if file.suffix in ANNOTATIONS and file.is_file():
-                facts.append((file.relative_to(path).as_posix(), _content(file, left)))
-                left = max(0, left - file.stat().st_size)
+        return files_digest([path])
+    if not path.is_dir() or (path / "config.json").is_file():
+        return checkpoint_digest(path)
+    facts, left = [], READ_BYTES
+    for file in files_below(path):
+        if file.suffix in ANNOTATIONS and file.is_file():
+            stat = file.stat()
+            large = f"{stat.st_size} bytes of {stat.st_mtime_ns}"
+            facts.append((file.relative_to(path).as_posix(), files_digest([file]) if stat.st_size <= left else large))
+            left = max(0, left - stat.st_size)
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
@@ -150,14 +148,6 @@ def video_names(folder: Path) -> str:
     found = (place.relative_to(folder) / name for place, names in walk(folder) for name in names)
     videos = sorted(path.as_posix() for path in found if path.suffix.lower() in VIDEO_SUFFIXES)
     return hashlib.sha256(json.dumps(videos).encode()).hexdigest()[:16]
-
-
-def _content(file: Path, most: int) -> str:
-    """Digest of a file, or, where it has more than so many bytes, its size and time."""
-    stat = file.stat()
-    if stat.st_size > most:
-        return f"{stat.st_size} bytes of {stat.st_mtime_ns}"
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def difference(before: StageSettings, now: StageSettings) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ProblemKind
 from agentic_video.evaluation.published import PublishedScore, published
-from agentic_video.evaluation.report import mean_frames, percent, table
+from agentic_video.evaluation.report import mean_frames
 from agentic_video.evaluation.suites import ACCURACY
+from agentic_video.evaluation.tables import percent, table
 from agentic_video.launch.reproduce.chain import Chain, ChainStage, TableRow
 from agentic_video.launch.reproduce.reproduction import Reproduction, lacking, option_of, reports_of
 from agentic_video.utils.workdir import write_whole
@@ -98,7 +99,7 @@ def table_text(chain: Chain, rows: Sequence[TableEntry]) -> str:
             f"# {chain.paper}: a rehearsal on the synthetic world",
             "",
             "Tiny models on made-up videos, after a few steps. **No figure here is the paper's, and none can be",
-            f"compared with one.** The last column has the synthetic world's own figures ({chain.figures}).",
+            f"compared with one.** The last column has the synthetic world's own figures ({chain.toyworld.figures}).",
             "",
         ]
         if left_out := [stage.name for stage in chain.stages if stage.left_out]:

@@ -17,11 +17,11 @@ from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedPart, Trajectory, Turn, recorded_frames
 
 ADVANTAGE_EPSILON = 1e-6
-"""What verl adds to a group's standard deviation before it divides by it."""
+"""verl adds it to a group's standard deviation before dividing."""
 
 
 LOG_PROBS = "log_probs"
-"""Where a record's provenance may hold the log-probabilities of the generated ids: one list a turn."""
+"""Key of a record's provenance: log-probabilities of the generated ids, one list a turn."""
 
 
 Decode = Callable[[int], str]
@@ -29,79 +29,51 @@ Decode = Callable[[int], str]
 
 
 _PREVIEW = 200
-"""Characters of an answer that the list shows."""
+"""Characters of an answer in the list."""
 
 _REASON = 80
-"""Characters of the reason of a refusal that the list shows."""
+"""Characters of a refusal's reason in the list."""
 
 
 def by_number(token: int) -> str:
-    """Stands in for a token's text where there is no tokenizer."""
+    """Stand-in for a token's text without a tokenizer."""
     return f"#{token} "
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of records.
+    """A file of records."""
 
-    Attributes:
-        path: The file.
-        set_name: What the list calls the files of its kind, e.g. "episodes".
-    """
-
-    path: Path
-    set_name: str
+    path: Path  # the file
+    set_name: str  # what the list calls the files of its kind, e.g. "episodes"
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """What the run's config says about its groups.
+    """Group settings of a run's config."""
 
-    Attributes:
-        size: Rollouts a question; None where it isn't known.
-        by_std: Whether the advantage is divided by the group's standard deviation.
-    """
-
-    size: int | None = None
-    by_std: bool = True
+    size: int | None = None  # rollouts a question; None where it isn't known
+    by_std: bool = True  # whether the advantage is divided by the group's standard deviation
 
 
 @dataclass(frozen=True)
 class Run:
-    """Episodes that belong together: a run's, or those of one folder.
+    """Episodes that belong together: a run's, or those of one folder."""
 
-    Attributes:
-        folder: Where they lie.
-        whole: Whether the run's folder itself is looked at, so that its metrics are shown.
-        metrics: By step.
-    """
-
-    folder: Path
-    whole: bool = False
-    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    folder: Path  # where they lie
+    whole: bool = False  # whether the run's folder itself is looked at, so that its metrics are shown
+    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # by step
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the list.
+    """One line of the list."""
 
-    Attributes:
-        run: Number of its run in ``Episodes.runs``.
-        step: Training step, where the record or the file's name tells it.
-        question: Number of its question in ``Episodes.questions``.
-        group: Number of its group: the rollouts of one question in one file.
-        advantage: As GRPO computes it over the group's recorded rewards; None where there is no second one.
-        frames: Number of shown frames, overview included.
-        tokens: Tokens of the whole sequence, 0 where none were counted.
-        refusal: Why a call was first refused; None where none was.
-        terms: The reward's, by name.
-    """
-
-    run: int
+    run: int  # number of its run in ``Episodes.runs``
     set_name: str
-    step: int | None
-    question: int
-    group: int
+    step: int | None  # training step, where the record or the file's name tells it
+    question: int  # number of its question in ``Episodes.questions``
+    group: int  # number of its group: the rollouts of one question in one file
     rollout: int
     system: str
     end: str
@@ -112,63 +84,50 @@ class Row:
     calls: int
     refused: int
     turns: int
-    frames: int
-    tokens: int
-    refusal: str | None = None
-    terms: Mapping[str, float] = field(default_factory=dict)
+    frames: int  # number of shown frames, overview included
+    tokens: int  # tokens of the whole sequence, 0 where none were counted
+    refusal: str | None = None  # why a call was first refused; None where none was
+    terms: Mapping[str, float] = field(default_factory=dict)  # the reward's, by name
+    # as GRPO computes it over the group's recorded rewards; None where there is no second one
     advantage: float | None = None
 
 
 @dataclass(frozen=True)
-class Question:
-    """One question about one video.
-
-    Attributes:
-        video: Where the file is looked for.
-        same: Number of the first question that is the same one: other runs may have its video in another place.
-    """
+class QuestionEntry:
+    """One question about one video."""
 
     id: str
     text: str
-    video: str
-    same: int
+    video: str  # where the file is looked for
+    same: int  # number of the first question that is the same one: other runs may have its video in another place
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Where in its video an episode looked, the opening left out.
+    """Places in its video that an episode looked at, without the opening."""
 
-    Attributes:
-        times: Of the frames, in seconds.
-        latest: Of all frames, the opening's among them.
-        seconds: The video's length as the row tells it; None where it doesn't.
-    """
-
-    times: "array[float]"
-    latest: float
-    seconds: float | None
+    times: "array[float]"  # of the frames, in seconds
+    latest: float  # of all frames, the opening's among them
+    seconds: float | None  # the video's length as the row tells it; None where it doesn't
 
 
 class Episodes:
     """All episodes of a report, compact enough for tens of thousands.
 
-    Args:
-        decode: The texts of recorded token ids.
-
     Attributes:
         rows: The list, in the order in which the episodes were read. An episode keeps its number.
         looks: Of each row.
-        questions: What ``Row.question`` counts.
-        runs: What ``Row.run`` counts.
+        questions: Indexed by ``Row.question``.
+        runs: Indexed by ``Row.run``.
         problems: One message for each line or file that was left out.
-        gone: Numbers of episodes whose file was written anew since: they are shown no longer.
+        gone: Numbers of episodes whose file was overwritten since; they aren't shown.
     """
 
     def __init__(self, decode: Decode = by_number) -> None:
         self._decode = decode
         self.rows: list[Row] = []
         self.looks: list[Looks] = []
-        self.questions: list[Question] = []
+        self.questions: list[QuestionEntry] = []
         self.runs: list[Run] = []
         self.problems: list[str] = []
         self.gone: set[int] = set()
@@ -227,8 +186,8 @@ class Episodes:
         return detail
 
     def search(self, text: str) -> list[int]:
-        """Numbers of the episodes whose id, question, options, turns and asides hold all words of a text; case doesn't
-        count.
+        """Numbers of the episodes whose id, question, options, turns and side queries hold all words of a text, in any
+        case.
 
         Words in double quotes are one phrase.
         """
@@ -240,11 +199,11 @@ class Episodes:
         ]
 
     def video(self, number: int) -> str:
-        """Where an episode's video is looked for."""
+        """Path of an episode's video."""
         return self.questions[self.rows[number].question].video
 
     def newest(self, count: int) -> list[int]:
-        """Numbers of the episodes that the page lists first: of the latest steps, as they were read."""
+        """Numbers of the episodes that the page lists first: those of the latest steps."""
         order = sorted(self.present, key=lambda number: (-(value_or(self.rows[number].step, -1)), number))
         return order[: max(0, count)]
 
@@ -262,13 +221,13 @@ class Episodes:
 
 
 def words_of(text: str) -> list[str]:
-    """What a search looks for: words, and phrases between double quotes, in lower case."""
+    """Words, and phrases between double quotes, of a search, in lower case."""
     found = (phrase or word for phrase, word in re.findall(r'"([^"]*)(?:"|$)|([^\s"]+)', text))
-    return [word for one in found if (word := " ".join(one.split()).lower())]
+    return [word for text in found if (word := " ".join(text.split()).lower())]
 
 
 def refusal_of(trajectory: Trajectory) -> str | None:
-    """Why a call of an episode was first refused, in a few words; None where none was."""
+    """Reason of an episode's first refused call, in a few words; None without one."""
     turn = next((turn for turn in trajectory.turns if turn.illegal_calls), None)
     if turn is None:
         return None
@@ -283,7 +242,7 @@ def refusal_of(trajectory: Trajectory) -> str | None:
 
 
 def looks_of(record: Record) -> Looks:
-    """Where in its video an episode looked."""
+    """Places in its video that an episode looked at."""
     trajectory = record.trajectory
     seconds = None if isinstance(told := record.qa.extra.get("seconds"), bool) else finite(told)
     times = _times(part for turn in trajectory.turns for part in turn.observation)
@@ -297,14 +256,9 @@ def _times(parts: Iterable[RecordedPart]) -> "array[float]":
 
 
 def group_advantages(rewards: Sequence[float], by_std: bool = True) -> list[float | None]:
-    """GRPO's advantages within one group: (reward - mean) / (standard deviation + 1e-6), as verl computes them.
+    """GRPO's advantages within one group, as verl computes them: (reward - mean) / (standard deviation + 1e-6).
 
-    Args:
-        rewards: Of the group's rollouts.
-        by_std: False leaves the division out.
-
-    Returns:
-        One for each; None for a group of one, which compares with nothing, and where rewards are too large for floats.
+    None for a group of one, which compares with nothing, and where rewards are too large for floats.
     """
     if len(rewards) < 2:
         return [None] * len(rewards)
@@ -365,7 +319,7 @@ def _asides(asides: Iterable[Aside]) -> list[dict[str, Any]]:
 
 
 def _parts(parts: Iterable[RecordedPart]) -> list[Any]:
-    """Texts, and frames as lists; those of a clip say beside that which of how many they are."""
+    """Texts, and frames as lists; those of a clip have their number and the clip's length."""
     shown: list[Any] = []
     for part in parts:
         if isinstance(part, ClipRef):

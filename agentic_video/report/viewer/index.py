@@ -1,4 +1,4 @@
-"""What the page's list holds: all rows in columns, what was left out, and the overview."""
+"""Content of the page's list: all rows in columns, problems, and the overview."""
 
 from typing import Any
 
@@ -28,11 +28,9 @@ _ROUNDED = ("reward", "advantage")
 def index_of(
     episodes: Episodes, grouping: Grouping, title: str, have: int = 0, have_questions: int = 0
 ) -> dict[str, Any]:
-    """What the page needs before an episode is opened: the list as columns, with names counted once.
+    """Content of the page before an episode is opened: the list as columns, with names counted once.
 
-    Args:
-        have: So many episodes are left out of the columns: the page has them.
-        have_questions: So many questions are left out.
+    The first ``have`` episodes and ``have_questions`` questions are left out: the page has them.
     """
     total, missing = missing_videos(episodes.questions)
     lengths = lengths_of(episodes)
@@ -64,7 +62,7 @@ def index_of(
 
 
 def news_of(episodes: Episodes, grouping: Grouping, title: str, have: int, have_questions: int) -> dict[str, Any]:
-    """What a page that has the first episodes lacks: as :func:`index_of`, and ``advantages`` that new rollouts of a
+    """Update of a page that has the first episodes: as :func:`index_of`, and ``advantages`` that new rollouts of a
     group have changed, as [number of the episode, advantage]."""
     grown = {row.group for row in episodes.rows[have:]}
     changed = [

@@ -27,7 +27,7 @@ MOST_COLUMNS = 40
 """Of the map: where there are more steps, several are one column."""
 
 RAW, SMOOTH = "raw", "smooth"
-"""How a line is drawn; a held-out one by how its episodes were played, see ``HeldOut.how``."""
+"""Styles of a line; a held-out one's is its ``HeldOut.how``."""
 
 _OF_STEP = {REWARD: "mean of a step's episodes", TRAINED: "mean of a step's episodes that were trained on"}
 _METRICS = {
@@ -46,23 +46,14 @@ _TOKENS = "Tokens of an episode"
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        run: Number of its run.
-        name: What it shows, the run left out.
-        style: One of the names above.
-        steps: Where it has values.
-        values: Finite ones.
-        share: Whether it is drawn on an axis of its own, from 0 to 1.
-    """
-
-    run: int
-    name: str
-    style: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    share: bool = False
+    run: int  # number of its run
+    name: str  # what it shows, the run left out
+    style: str  # one of the names above
+    steps: Sequence[int]  # where it has values
+    values: Sequence[float]  # finite ones
+    share: bool = False  # whether it is drawn on an axis of its own, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class Chart:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """What tells runs apart: their folders without what all of them begin and end with."""
+    """Names that tell runs apart: their folders without common first and last parts."""
     parts = [run.folder.parts for run in runs]
     if len(runs) < 2:
         return ["/".join(run[-2:]).lstrip("/") for run in parts]
@@ -85,7 +76,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 
 def _common(paths: Sequence[Sequence[str]]) -> int:
-    """How many parts all paths begin with."""
+    """Number of first parts that all paths share."""
     return sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
@@ -133,20 +124,20 @@ def _of_metrics(
 
     raw = line(_OF_STEP[reward], *series(metrics, reward))
     held_out = held_out_accuracies(metrics)
-    one_source = len({one.source for one in held_out}) == 1
+    one_source = len({accuracy.source for accuracy in held_out}) == 1
     lines.setdefault(("reward", "Reward"), []).extend(
         (
             raw,
             line(f"moving average over {SMOOTHING} steps", raw.steps, _smooth(raw.values), SMOOTH),
             *(
                 line(
-                    f"held-out accuracy, {one.how if one_source else one.name}",
-                    one.steps,
-                    one.values,
-                    one.how,
+                    f"held-out accuracy, {accuracy.how if one_source else accuracy.name}",
+                    accuracy.steps,
+                    accuracy.values,
+                    accuracy.how,
                     share=True,
                 )
-                for one in held_out
+                for accuracy in held_out
             ),
         )
     )
@@ -223,23 +214,16 @@ def _terms_together(charts: Sequence[Chart]) -> list[Chart]:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the map: some steps, or a data source where there are no steps.
-
-    Attributes:
-        steps: The first and the last; None for a data source.
-        frames: How many were looked at.
-        shares: Of them, in each of the :data:`PLACES` parts of the video, from its beginning.
-    """
+    """One column of the map: some steps, or a data source where there are no steps."""
 
     name: str
-    steps: tuple[int, int] | None
-    frames: int
-    shares: Sequence[float]
+    steps: tuple[int, int] | None  # the first and the last; None for a data source
+    frames: int  # how many were looked at
+    shares: Sequence[float]  # of them, in each of the :data:`PLACES` parts of the video, from its beginning
 
 
 def lengths_of(episodes: Episodes) -> list[float]:
-    """Each question's video's length in seconds: as a row tells it, else the latest time that was shown of it; 0 where
-    neither is known."""
+    """Length of each question's video in seconds: the row's, else the latest shown time; 0 where neither is known."""
     told = [0.0] * len(episodes.questions)
     latest: dict[str, float] = {}
     for row, looks in zip(episodes.rows, episodes.looks, strict=True):
@@ -252,12 +236,7 @@ def lengths_of(episodes: Episodes) -> list[float]:
 
 
 def map_of(numbers: Iterable[int], episodes: Episodes, lengths: Sequence[float]) -> list[Column]:
-    """Where in the videos some episodes looked, by step.
-
-    Args:
-        numbers: Of the episodes: either all have a step or none has.
-        lengths: Of :func:`lengths_of`.
-    """
+    """Places in the videos that some episodes looked at, by step; either all episodes have a step or none has."""
     members: dict[int | str, list[int]] = {}
     for number in numbers:
         row = episodes.rows[number]
@@ -320,11 +299,7 @@ def table_of(episodes: Episodes) -> list[dict[str, Any]]:
 
 
 def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
-    """All that the page's overview shows, as plain data.
-
-    Args:
-        lengths: Of :func:`lengths_of`.
-    """
+    """Content of the page's overview, as plain data."""
     members: dict[tuple[int, str, bool], list[int]] = {}
     for number in episodes.present:
         row = episodes.rows[number]
@@ -340,11 +315,12 @@ def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
                 "run": run,
                 "set_name": set_name,
                 "columns": [
-                    [one.name, one.steps, one.frames, [round(share, 4) for share in one.shares]] for one in columns
+                    [column.name, column.steps, column.frames, [round(share, 4) for share in column.shares]]
+                    for column in columns
                 ],
             }
             for run, set_name, columns in maps
-            if any(one.frames for one in columns)
+            if any(column.frames for column in columns)
         ],
         "table": table_of(episodes),
         "signs": [

@@ -21,26 +21,20 @@ from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.video.store import FrameStore
 
 CHUNK = 50
-"""Episodes in one block of the file: the browser reads a block when one of its episodes is opened."""
+"""Episodes in one block of the file, which the browser reads when one of them is opened."""
 
 _BEGIN, _TITLE = b"<!doctype html>", b"<title>Episodes</title>"
 _HEAD = 4096
-"""Bytes from its start within which a page has its title."""
+"""Bytes from its start that hold a page's title."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a report holds.
+class PageSummary:
+    """Content of a written report."""
 
-    Attributes:
-        pictured: Episodes that have pictures.
-        unreadable: Their videos that couldn't be read, missing ones included.
-        size: Bytes of the file.
-    """
-
-    pictured: int
-    unreadable: int
-    size: int
+    pictured: int  # episodes that have pictures
+    unreadable: int  # their videos that couldn't be read, missing ones included
+    size: int  # bytes of the file
 
 
 def policy(mode: Literal["file", "server"]) -> str:
@@ -73,11 +67,7 @@ def tail() -> str:
 
 
 def may_replace(file: Path) -> bool:
-    """Whether a report may be written to a place: there is no file, or an empty one, or an earlier report.
-
-    Raises:
-        OSError: The file that is there can't be read.
-    """
+    """Return True where a report may be written: over nothing, an empty file, or an earlier report."""
     if not file.is_file():
         return True
     with file.open("rb") as there:
@@ -85,16 +75,8 @@ def may_replace(file: Path) -> bool:
     return not start or (start.startswith(_BEGIN) and _TITLE in start)
 
 
-def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> Written:
-    """Write a self-contained report.
-
-    Args:
-        images: Most episodes that get pictures; the newest ones do.
-        side: Longest side of a picture in pixels.
-
-    Raises:
-        OSError: The file can't be written; an older report in its place is left as it was, and nothing of the new one.
-    """
+def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> PageSummary:
+    """Write a self-contained report; on an error an older report in its place stays."""
     chosen = episodes.newest(images)
     wanted: dict[str, set[int | str]] = {}
     for number in chosen:
@@ -122,11 +104,11 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
-    return Written(len(chosen), unreadable, out.stat().st_size)
+    return PageSummary(len(chosen), unreadable, out.stat().st_size)
 
 
 def all_parts(detail: dict[str, Any]) -> list[list[Any]]:
-    """What was shown in an episode, by block: the opening, then what followed each turn."""
+    """Parts shown in an episode, by block: the opening, then after each turn."""
     opening = [part for message in detail["opening"] for part in message["parts"]]
     return [opening, *(turn["parts"] for turn in detail["turns"])]
 

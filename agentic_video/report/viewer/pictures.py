@@ -20,18 +20,13 @@ QUALITY = 72
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Pictures of one video.
+class FrameStrip:
+    """Pictures of one video."""
 
-    Attributes:
-        duration: Seconds; None when the video can't be opened.
-        pictures: JPEG files in base64 by frame number, those of regions by :func:`picture_key`.
-        error: Why pictures are missing; empty when none is.
-    """
-
-    duration: float | None = None
+    duration: float | None = None  # seconds; None when the video can't be opened
+    # JPEG files in base64 by frame number, those of regions by :func:`picture_key`
     pictures: dict[int | str, str] = field(default_factory=dict)
-    error: str = ""
+    error: str = ""  # why pictures are missing; else empty
 
 
 MADE = "made:"
@@ -44,7 +39,7 @@ _MOST_MADE = 64
 
 
 def picture_key(ref: FrameRef) -> int | str:
-    """Key of the picture of a shown frame: its number, or text for a region of it and for what a tool made."""
+    """Key of a shown frame's picture: its number, or text for a region of it and for a picture that a tool made."""
     if ref.made:
         return MADE + ref.made
     if ref.crop is None:
@@ -69,19 +64,14 @@ def made_pictures(refs: Iterable[FrameRef], side: int = _MADE_SIDE) -> dict[int 
     return found
 
 
-def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: int) -> Strip:
-    """Pictures of some frames of a video.
+def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: int) -> FrameStrip:
+    """Make pictures of a video's frames and regions; those that the video lacks are left out and reported.
 
-    Args:
-        store: Decodes.
-        video: The file. Nothing but a regular file is opened: a record may hold any text here.
-        keys: Of frames and regions (:func:`picture_key`); those that the video doesn't have are left out and reported.
-            Pictures that tools made aren't looked for here.
-        side: Longest side in pixels; smaller frames aren't enlarged.
+    A record may hold any text as its video: only a regular file is opened. Smaller frames aren't enlarged.
     """
     try:
         if not Path(video).is_file():
-            return Strip(error="the video isn't there")
+            return FrameStrip(error="the video isn't there")
         info = store.probe(video)
         indices = {key for key in keys if isinstance(key, int)}
         known = sorted(index for index in indices if 0 <= index < info.num_frames)
@@ -92,12 +82,12 @@ def make_strip(store: FrameStore, video: str, keys: Sequence[int | str], side: i
             if (picture := _region(store, video, key, info.num_frames, side)) is not None:
                 pictures[key] = picture
     except VideoError as error:
-        return Strip(error=f"{error.message} [{error.reason}]")
+        return FrameStrip(error=f"{error.message} [{error.reason}]")
     except (OSError, ValueError) as error:
-        return Strip(error=f"{type(error).__name__}: {error}")
+        return FrameStrip(error=f"{type(error).__name__}: {error}")
     beyond = len(indices) - len(known)
     lacks = f"the video lacks {beyond} of the frames, so it isn't the one of the run" if beyond else ""
-    return Strip(info.duration, pictures, lacks)
+    return FrameStrip(info.duration, pictures, lacks)
 
 
 def _region(store: FrameStore, video: str, key: str, num_frames: int, side: int) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_BITS = 13_000
-"""Of a whole number; Python writes no more than 4,300 digits."""
+"""Limit of a whole number; Python writes no more than 4,300 digits."""
 _COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
@@ -23,7 +23,7 @@ def to_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """With None in place of numbers that JSON doesn't have, or Python doesn't write (thousands of digits)."""
+    """A value with None for numbers that JSON doesn't have, or Python doesn't write (thousands of digits)."""
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 def finite(value: Any) -> float | None:
-    """A number as a float; None for whatever is none, or isn't finite as one."""
+    """A number as a finite float; None for anything else."""
     try:
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
     except OverflowError:

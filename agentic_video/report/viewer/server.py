@@ -1,4 +1,4 @@
-"""Serves the page to this machine: for runs too large for one file. Pictures are made when they are looked at."""
+"""Local server of the page, for runs too large for one file; pictures are made on demand."""
 
 import re
 import secrets
@@ -15,16 +15,16 @@ from agentic_video.report.viewer.index import index_of, news_of
 from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.safe_json import to_json
-from agentic_video.report.viewer.sources import Reader
+from agentic_video.report.viewer.sources import EpisodeReader
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
 
 HOST = "127.0.0.1"
 OWN_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
-"""What a browser may call this machine. The port is another one at the other end of an SSH tunnel."""
+"""Names of this machine in a browser. The port differs at the other end of an SSH tunnel."""
 STORE_BYTES = 256 * 2**20
 POLL_S = 3.0
-"""Seconds between two questions of a page for what is new; files are looked at no oftener."""
+"""Seconds between two requests of a page for updates; files are checked no more often."""
 _HEADERS = {
     "Content-Security-Policy": policy("server") + "; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -35,22 +35,11 @@ _HEADERS = {
 
 
 class ViewServer(ThreadingHTTPServer):
-    """A server of episodes that may still be added to, for this machine only.
-
-    Args:
-        reader: Has read what there is, and is asked again when a page is.
-        title: Of the page.
-        port: 0 for a free one; ``server_port`` says which.
-        side: Longest side of a picture in pixels.
-        poll_s: Seconds between two looks at the files.
-
-    Raises:
-        OSError: The port is taken.
-    """
+    """A server of growing episodes, for this machine only; port 0 takes a free one (``server_port``)."""
 
     daemon_threads = True
 
-    def __init__(self, reader: Reader, title: str, port: int, side: int, poll_s: float = POLL_S):
+    def __init__(self, reader: EpisodeReader, title: str, port: int, side: int, poll_s: float = POLL_S):
         self.reader = reader
         self.episodes = reader.episodes
         self.title = title
@@ -69,7 +58,7 @@ class ViewServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)  # last: when the port is taken, it closes what there is
 
     def page(self) -> bytes:
-        """The page with all episodes that are there by now."""
+        """The page with all current episodes."""
         with self._reading:
             self._look()
             if self._page[0] != self._version:
@@ -79,13 +68,7 @@ class ViewServer(ThreadingHTTPServer):
             return self._page[1]
 
     def news(self, version: str, have: int, have_questions: int) -> dict[str, Any]:
-        """What a page lacks; nothing but ``version`` where it is up to date, and where it is another server's.
-
-        Args:
-            version: Of the page.
-            have: How many episodes it has.
-            have_questions: How many questions.
-        """
+        """Content that a page of a version lacks; only ``version`` for an up-to-date page or another server's."""
         with self._reading:
             self._look()
             ours = version.startswith(f"{self._name}-")
@@ -99,7 +82,7 @@ class ViewServer(ThreadingHTTPServer):
         return f"{self._name}-{self._version}"
 
     def _look(self) -> None:
-        """Take in what was added to the files, if some time has passed."""
+        """Read additions to the files, at most every half poll."""
         if time.monotonic() - self._looked >= self._poll_s / 2:
             self._version += self.reader.read()
             self._looked = time.monotonic()
@@ -111,7 +94,7 @@ class ViewServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers with the page, what is new, an episode, the pictures of one part of it, or what a search finds."""
+    """Answers with the page, its updates, an episode, the pictures of one part of it, or search results."""
 
     server: ViewServer
     protocol_version = "HTTP/1.1"
@@ -154,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.episodes.detail(number)
 
     def _pictures(self, number: int, block: int) -> dict[str, Any]:
-        """Pictures of the frames of one part of an episode: 0 the opening, k what followed turn k."""
+        """Pictures of the frames of one part of an episode: 0 the opening, k after turn k."""
         parts = all_parts(self.server.episodes.detail(number))[block]
         keys = [key_in(part) for part in parts if isinstance(part, list)]
         return asdict(make_strip(self.server.store, self.server.episodes.video(number), keys, self.server.side))

@@ -1,4 +1,4 @@
-"""Where recorded episodes and their videos are: runs' folders, files of records, folders of videos."""
+"""Locations of recorded episodes and their videos: runs' folders, files of records, folders of videos."""
 
 import json
 import os
@@ -10,51 +10,34 @@ from pathlib import Path
 import yaml
 
 from agentic_video.report.metrics import read_metrics, usable
-from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
+from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, QuestionEntry, Run, Source, by_number
 from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 
 
 class ViewError(SetupError):
-    """There is nothing to view; the message says what was looked for."""
+    """There is nothing to view; the message names the searched places."""
 
 
 def load_episodes(
     paths: Sequence[Path], videos: Path | None = None, decode: Decode = by_number
 ) -> tuple[Episodes, Grouping]:
-    """Read the episodes below some folders or in some files. A bad line is left out and reported.
-
-    Args:
-        paths: Runs' folders, any folders with files of records, or such files.
-        videos: Where to look for a video, by its name, that isn't where its record says.
-        decode: The texts of recorded token ids.
+    """Read the episodes below some folders or in some files; see :class:`EpisodeReader`.
 
     Returns:
-        The episodes, and what the run's config says about groups.
-
-    Raises:
-        ViewError: A path doesn't exist, or there isn't a single episode.
+        The episodes, and the group settings of the run's config.
     """
-    reader = Reader(paths, videos, decode)
+    reader = EpisodeReader(paths, videos, decode)
     reader.read()
     reader.check()
     return reader.episodes, reader.grouping
 
 
-class Reader:
-    """Reads the episodes below some folders or in some files, and what is added to them later.
+class EpisodeReader:
+    """Reader of episodes below some folders or in some files, and of later additions to them.
 
-    Args:
-        paths: Runs' folders, any folders with files of records, or such files.
-        videos: Where to look for a video, by its name, that isn't where its record says.
-        decode: The texts of recorded token ids.
-
-    Attributes:
-        episodes: All that were read so far.
-
-    Raises:
-        ViewError: A path doesn't exist.
+    A bad line is left out and reported. A video that isn't where its record says is looked for by name in ``videos``.
     """
 
     def __init__(self, paths: Sequence[Path], videos: Path | None = None, decode: Decode = by_number) -> None:
@@ -80,20 +63,16 @@ class Reader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that were read so far."""
+        """The files read so far."""
         return tuple(self._files)
 
     @property
     def grouping(self) -> Grouping:
-        """What the first run's config says about groups."""
+        """Group settings of the first run's config."""
         return self._grouping or Grouping()
 
     def read(self) -> bool:
-        """Take in new files and new lines; a last line without its end is left for the next time.
-
-        Returns:
-            Whether anything is new.
-        """
+        """Read new files and new lines; return True if anything is new."""
         news = False
         if self._grouping is None:
             self._grouping = next((found for path in self.paths if (found := read_grouping(path))), None)
@@ -113,14 +92,7 @@ class Reader:
         return news
 
     def check(self, *, wait: bool = False) -> None:
-        """See that there is something to view.
-
-        Args:
-            wait: A run's folder without an episode is something.
-
-        Raises:
-            ViewError: There is nothing.
-        """
+        """Raise ViewError without an episode; with ``wait`` a run's folder is enough."""
         if self.episodes.present or (wait and any(run.whole for run in self.episodes.runs)):
             return
         looked = ", ".join(str(path) for path in self.paths)
@@ -145,7 +117,7 @@ class Reader:
         return sources, sorted({file.parent for file in found if _is_of_run(file)})
 
     def _holds_records(self, file: Path) -> bool:
-        """As :func:`_holds_records`, without opening files that haven't changed."""
+        """Check a file for records, unless it is unchanged."""
         if file in self._files:
             return True
         now = signature(file)
@@ -167,7 +139,7 @@ class Reader:
         return number
 
     def _read_metrics(self, number: int) -> bool:
-        """Whether a run has new metrics."""
+        """Read a run's metrics; return True if they are new."""
         run = self.episodes.runs[number]
         now = [signature(file) for file in sorted(run.folder.glob("metrics-*.jsonl"))]
         if self._metrics.get(run.folder, []) == now:
@@ -182,7 +154,7 @@ class Reader:
         return True
 
     def _read_file(self, source: Source, run: int) -> bool:
-        """Whether a file has new lines."""
+        """Read a file's new lines; return True if there are any."""
         path = source.path
         file = self._files.setdefault(path, GrowingFile(path))
         numbers = self._numbers.setdefault(path, [])
@@ -191,7 +163,7 @@ class Reader:
             lines = file.lines()
             if lines is None:
                 return False
-            if file.anew:
+            if file.restarted:
                 self.episodes.gone.update(numbers)
                 numbers.clear()
                 problems.clear()
@@ -217,7 +189,7 @@ class Reader:
             number = self._questions[key] = len(self._questions)
             same = self._same.setdefault((qa.data_source, qa.id, qa.question, Path(qa.video).name), number)
             video = locate_video(qa.video, source.path, self._videos)
-            episodes.questions.append(Question(qa.id, qa.question, video, same))
+            episodes.questions.append(QuestionEntry(qa.id, qa.question, video, same))
         question, step = self._questions[key], _step(record, source.path)
         group = self._groups.setdefault((source.path, generation, step, question), len(self._groups))
         episodes.add(record, source, question, group, step, run)
@@ -231,7 +203,7 @@ def _below(path: Path) -> list[Path]:
 
 
 def _is_of_run(file: Path) -> bool:
-    """Whether a file is one of those that a run's folder holds."""
+    """Return True for a file that a run's folder holds."""
     return file.name == "run.json" or re.fullmatch(r"metrics-\d+\.jsonl", file.name) is not None
 
 
@@ -241,7 +213,7 @@ def _unnumbered(stem: str) -> str:
 
 
 def _holds_records(file: Path) -> bool:
-    """Whether a line is a record, or a damaged one. Runs and data-making jobs have other json lines too, journals of
+    """Return True if a line is a record, or a damaged one. Runs and data jobs have other json lines too, journals of
     records among them, whose records are also in a file of their own."""
     damaged = False
     try:
@@ -260,7 +232,7 @@ def _holds_records(file: Path) -> bool:
 
 
 def read_grouping(path: Path) -> Grouping | None:
-    """Group size and advantage from the config that a run left beside its episodes, if it is there."""
+    """Group size and advantage from the config that a run left next to its episodes, if it is there."""
     for folder in (path, *path.parents[:2]):
         file = folder / "hydra" / ".hydra" / "config.yaml"
         if not file.is_file():
@@ -276,7 +248,7 @@ def read_grouping(path: Path) -> Grouping | None:
 
 
 def locate_video(video: str, file: Path, videos: Path | None) -> str:
-    """Where a record's video is: where it says (a relative path starts at its file's folder), or below ``videos``."""
+    """Path of a record's video: where it says (a relative path starts at its file's folder), or below ``videos``."""
     path = Path(video)
     recorded = path if path.is_absolute() else file.parent / path
     if videos is not None and not _is_file(recorded):
@@ -289,8 +261,8 @@ def locate_video(video: str, file: Path, videos: Path | None) -> str:
     return str(recorded)
 
 
-def missing_videos(questions: Iterable[Question]) -> tuple[int, list[str]]:
-    """Number of distinct videos, and those of them that aren't there."""
+def missing_videos(questions: Iterable[QuestionEntry]) -> tuple[int, list[str]]:
+    """Number of distinct videos, and the missing ones."""
     paths = dict.fromkeys(question.video for question in questions)
     return len(paths), [path for path in paths if not _is_file(Path(path))]
 

@@ -1,4 +1,4 @@
-"""From runs' folders and files to the page: what ``agentic-video view`` writes or serves."""
+"""From runs' folders and files to the page that ``agentic-video view`` writes or serves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,48 +6,32 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
-from agentic_video.report.viewer.page import Written, may_replace, write_page
+from agentic_video.report.viewer.page import PageSummary, may_replace, write_page
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
+from agentic_video.report.viewer.sources import EpisodeReader, ViewError, missing_videos
 from agentic_video.utils.workdir import check_output
 
 
 @dataclass(frozen=True)
 class View:
-    """Episodes that were read, to be written or served.
+    """Loaded episodes, to be written or served."""
 
-    Attributes:
-        reader: Has read them.
-        title: Of the page.
-        default_out: The report's file where no other is named.
-        videos: How many the episodes are about.
-        missing: Those among them that aren't there.
-    """
-
-    reader: Reader
-    title: str
-    default_out: Path
-    videos: int
-    missing: tuple[str, ...]
+    reader: EpisodeReader  # has read them
+    title: str  # of the page
+    default_out: Path  # the report's file where no other is named
+    videos: int  # how many the episodes are about
+    missing: tuple[str, ...]  # those among them that aren't there
 
     @property
     def episodes(self) -> Episodes:
         """All of them."""
         return self.reader.episodes
 
-    def write(self, out: Path | None, *, images: int, side: int) -> tuple[Path, Written]:
-        """Write the report.
-
-        Args:
-            out: Its file; None takes the default one.
-            images: Most episodes that get pictures; the newest ones do.
-            side: Longest side of a picture in pixels.
-
-        Returns:
-            The file, and what it holds.
+    def write(self, out: Path | None, *, images: int, side: int) -> tuple[Path, PageSummary]:
+        """Write the report to a file, or to the default one; return the file and its content.
 
         Raises:
-            SetupError: The file can't be written, was read, or is there and no report; it is left as it was.
+            SetupError: The file can't be written, is a source, or is there and no report; it is left as it was.
         """
         out = out or self.default_out
         check_output(out, self.reader.files)
@@ -60,15 +44,7 @@ class View:
         return out, written
 
     def server(self, port: int, side: int) -> ViewServer:
-        """A server of the same page, to be started and closed by the caller.
-
-        Args:
-            port: 0 for a free one.
-            side: Longest side of a picture in pixels.
-
-        Raises:
-            ViewError: The port can't be had.
-        """
+        """Make a server of the same page, to be started and closed by the caller; port 0 takes a free one."""
         try:
             return ViewServer(self.reader, self.title, port, side)
         except (OSError, OverflowError) as error:
@@ -78,18 +54,8 @@ class View:
 def load_view(
     paths: Sequence[Path], videos: Path | None = None, tokenizer: Path | None = None, *, wait: bool = False
 ) -> View:
-    """Read episodes.
-
-    Args:
-        paths: Runs' folders, any folders with files of records, or such files; the page is named after the first.
-        videos: Where to look for a video, by its name, that isn't where its record says.
-        tokenizer: A checkpoint's folder, whose tokenizer gives recorded ids their texts.
-        wait: A run's folder that has no episode yet will do.
-
-    Raises:
-        ViewError: A path doesn't exist, there isn't a single episode, or there is no tokenizer.
-    """
-    reader = Reader(paths, videos, decoder(tokenizer) if tokenizer else by_number)
+    """Read episodes; the page is named after the first path. With ``wait`` a run without an episode is enough."""
+    reader = EpisodeReader(paths, videos, decoder(tokenizer) if tokenizer else by_number)
     reader.read()
     reader.check(wait=wait)
     total, missing = missing_videos(reader.episodes.questions)
@@ -104,11 +70,7 @@ def load_view(
 
 
 def decoder(folder: Path) -> Decode:
-    """Texts of single tokens by a checkpoint's tokenizer. Nothing is downloaded.
-
-    Raises:
-        ViewError: There is none.
-    """
+    """Texts of single tokens by a checkpoint's tokenizer; nothing is downloaded."""
     if not folder.is_dir():
         raise ViewError(f"{folder} isn't a folder; --tokenizer wants a checkpoint's folder")
     from transformers import AutoTokenizer

@@ -1,12 +1,9 @@
 """verl's FSDP engine, which makes patches of image references itself.
 
 Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its
-device: a thousandth of what float32 patches would move, as patches are eight times an image's bytes and a group shares
-most images. Clips are made of their frames. Samples of SFT and KTO come with their pixels.
-
-A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
-for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
-would have to run it equally often, whatever their micro-batches hold.
+device: a thousandth of what float32 patches would move. Samples of SFT and KTO come with their pixels. A micro-batch's
+clips go through the model as images of several moments: verl's forward would run the vision tower once for images and
+once more for clips, and under FSDP all ranks must run it equally often, whatever their micro-batches hold.
 """
 
 import random
@@ -73,8 +70,7 @@ class VideoEngine(FSDPEngineWithLMHead):
     def _build_lora_module(self, module: Any) -> Any:
         """Let no gradient reach a vision tower of which nothing is trained.
 
-        verl asks transformers for inputs that need gradients, so that they reach the adapters, and gets them at the
-        vision tower too, which would be recomputed and differentiated in vain.
+        verl asks transformers for inputs that need gradients, and gets them at the vision tower too, in vain.
         """
         wrapped = super()._build_lora_module(module)
         for name, tower in module.named_modules():
@@ -196,11 +192,10 @@ def reference_patches(
 
 
 def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge: int) -> TensorDict:
-    """A copy of a batch whose clips are images of several moments.
+    """A copy of a batch whose clips are images of several moments; ``merge`` patches are a side of a visual token.
 
-    The placeholders of clips become those of images, and their patches and sizes are put among those of the images in
-    the order of the placeholders. The model's hidden states are the same: a placeholder's own embedding is never read,
-    positions were made before, and the loss is taken on no placeholder. ``merge`` patches are a side of a visual token.
+    Placeholders, patches and sizes of clips are put among those of the images. The model's hidden states are the same:
+    a placeholder's own embedding is never read, positions were made before, and the loss is taken on no placeholder.
     """
     ids = batch["input_ids"]
     filled = [

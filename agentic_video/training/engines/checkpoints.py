@@ -24,8 +24,7 @@ def newest_checkpoint(folder: str) -> str | None:
 class CheckpointManager(FSDPCheckpointManager):
     """verl's manager that also counts the checkpoints from before a restart (``max_actor_ckpt_to_keep``).
 
-    Those of another run, from which this one starts, stay. With an old checkpoint its saved rollouts go, which verl
-    leaves behind.
+    Those of another run, from which this one starts, stay; with an old one its saved rollouts go, too.
     """
 
     _resumed_from: str | None = None

@@ -1,8 +1,7 @@
 """Means of the loss over tokens and episodes, independent of padding, ranks, micro-batches and rows per episode.
 
-verl divides sequence means (``actor.loss_agg_mode: seq-mean-*``) by the rows of an update. Some of these rows are
-padding, some belong to rollouts that aren't trained on, and an episode may have several. Here each row counts by its
-share of its episode's trained tokens, and a mean is over episodes. An episode in two updates counts in both.
+verl divides sequence means (``actor.loss_agg_mode: seq-mean-*``) by the rows of an update: padding, untrained rollouts
+and all rows of an episode count. Here each row counts by its share of its episode's trained tokens.
 """
 
 from collections import defaultdict

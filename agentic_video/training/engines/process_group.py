@@ -1,7 +1,6 @@
 """Process groups of training, and the time that their ranks wait for each other.
 
-verl has a key for it (``actor_rollout_ref.nccl_timeout``) that nothing reads (verl issue 7815): torch's ten minutes
-would hold in RL, ten hours in SFT.
+verl's key for it (``actor_rollout_ref.nccl_timeout``) has no reader (verl issue 7815).
 """
 
 import os
@@ -28,10 +27,7 @@ def patience() -> float:
 
 
 def join_ray_group() -> None:
-    """Join the process group of a Ray worker, before verl does so with torch's timeout.
-
-    verl asks torch for "cpu:gloo,cpu:gloo" on CPUs, which torch refuses.
-    """
+    """Join a Ray worker's process group before verl does: with torch's timeout, and a backend that CPUs don't have."""
     distributed.initialize_global_process_group_ray(timeout_second=patience(), backend="gloo" if on_cpu() else None)
 
 

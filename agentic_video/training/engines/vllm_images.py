@@ -1,16 +1,10 @@
 """Images and clips that a vLLM engine gets by reference: the pixels of each are sent once, later its key only.
 
-vLLM's own cache of processed images (``multimodal/cache.py``) tells what the engine has. The rest comes with the
-request, or from the frame store that has it; vLLM's renderer processes it in its own thread, not on the server's event
-loop as in a stock server.
-
-vLLM keeps that cache twice: this process knows the keys, the engine's process has the patches, and both must see the
-same images in the same order. vLLM doesn't ensure it: a cancelled request leaves an image that only one side knows of,
-and ``reset_mm_cache`` warns of running requests. Here a lock is held from the look into the cache until the request is
-handed over, and while both sides are emptied.
-
-vLLM writes the placeholders itself, those of clips from their frames' times; that they are the rollout's is checked for
-each request.
+vLLM's own cache of processed images (``multimodal/cache.py``) tells what the engine has; the rest comes with the
+request, or from the frame store, and vLLM's renderer processes it in its own thread. vLLM keeps that cache twice, keys
+in this process and patches in the engine's, which must see the same images in the same order, and doesn't ensure it: a
+cancelled request leaves an image that only one side knows of. Here a lock is held from the look into the cache until
+the request is handed over, and while both sides are emptied.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """Inputs of the model along with token ids: patches of images and clips, their sizes, and positions of tokens.
 
-Rollouts, SFT and KTO share these functions, so that a recorded episode is trained on as its rollout would be. Positions
-and sizes need no pixels: they are made where an episode is played or read, patches where they are trained on. Until
-then a rollout has references (``references.py``), and a sample of SFT or KTO has bytes: float32 patches are eight times
-as large, and a data loader's batches lie in shared memory.
+Rollouts, SFT and KTO share them, so that a recorded episode is trained on as its rollout would be. Positions and sizes
+need no pixels and are made where an episode is played or read; patches, eight times as large as pixels, where they are
+trained on.
 """
 
 from collections.abc import Mapping, Sequence

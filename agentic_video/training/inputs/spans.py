@@ -101,10 +101,9 @@ def hidden_spans(
 
 
 def attention_allowed(hidden: Sequence[Sequence[Sequence[int]]], length: int) -> torch.Tensor:
-    """The attention mask of sequences padded on the right to ``length``: causal, but for :func:`hidden_spans`.
+    """The mask (sequences, 1, queries, keys) of sequences padded to ``length``: causal, but for :func:`hidden_spans`.
 
-    Padding sees what is before it: a row of which nothing is allowed has no softmax. The shape is (sequences, 1,
-    queries, keys).
+    Padding sees what is before it: a row of which nothing is allowed has no softmax.
     """
     allowed = torch.ones(length, length, dtype=torch.bool).tril().repeat(len(hidden), 1, 1, 1)
     for sequence, spans in zip(allowed, hidden, strict=True):

@@ -1,8 +1,7 @@
 """Figures of episodes for each data source and each class of question in it; docs/monitoring.md lists them.
 
-The keys are ``train-agentic/<data source>/<figure>`` and, where rows have ``extra_info.class``,
-``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation,
-``val-agentic/<data source>/greedy/...`` those of its greedy episodes.
+Keys are ``train-agentic/<data source>[/<class>]/<figure>``, ``val-agentic/...`` of a validation and ``val-agentic/<data
+source>/greedy/...`` of its greedy episodes; a class is a row's ``extra_info.class``.
 """
 
 import re
@@ -134,8 +133,8 @@ def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[s
 def gap_by_turn(actor: torch.Tensor, rollout: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
     """Mean absolute difference between the actor's and the engine's probabilities of generated tokens, turn by turn.
 
-    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer. Both
-    are log-probabilities of shape (sequences, tokens), and the runs of ``mask`` are the turns.
+    A gap that opens after the first turn means that the two don't see the same frames or ids of a tool's answer. The
+    runs of ``mask`` are the turns.
     """
     generated = mask.bool()
     begins = generated & ~torch.nn.functional.pad(generated, (1, 0))[:, :-1]

@@ -56,8 +56,7 @@ def run_actors() -> list[Mapping[str, Any]]:
 class RunWatch:
     """Watches a run's first actors, and their nodes, from a thread, and calls ``end`` when one is gone.
 
-    When one dies, its episodes and stored data are lost, but the trainer keeps asking for them. Later actors, such as
-    frame stores, are recreated when they die. A node without any, as of another run on the cluster, may go.
+    Later actors, such as frame stores, are recreated when they die. A node without any may go.
     """
 
     def __init__(self, nodes: Listing, actors: Listing, end: Callable[[str], None], seconds: float = SECONDS) -> None:

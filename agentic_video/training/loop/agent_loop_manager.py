@@ -1,8 +1,7 @@
 """verl's agent-loop workers, whose rollouts reach the trainer without pixels, and the manager that deals out questions.
 
-A stock worker runs the image processor on all images of a trajectory twice (for the score and for the batch), on the
-event loop that all its episodes share, and sends float32 patches to the trainer. Here references and sizes are sent,
-and the score, a function of the trajectory, needs neither.
+A stock worker runs the image processor on all images twice, on the event loop that all its episodes share, and sends
+float32 patches to the trainer. Here references and sizes are sent, and the score needs neither.
 """
 
 import gc
@@ -43,11 +42,7 @@ POSITIONS = "positions"
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker, with nothing slow on its event loop.
-
-    Without reward workers (``reward.num_workers: 0``) it scores its episodes itself: sending one to another process and
-    back takes longer than a reward by rules.
-    """
+    """verl's worker, with nothing slow on its event loop; without reward workers it scores its episodes itself."""
 
     reward_loop_worker_handles: Any
 
@@ -145,9 +140,8 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 class VideoAgentLoopManager(AgentLoopManagerTQ):
     """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), which get questions in turn.
 
-    verl deals each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
-    up a batch always reach the first. Here a batch starts with the worker after the last one. Validation has a turn of
-    its own: the prefetched questions of the next batch must not reach other workers.
+    verl deals each batch from the first worker on, which would get all refills of dynamic sampling. Validation has a
+    turn of its own: the prefetched questions of the next batch must not reach other workers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):

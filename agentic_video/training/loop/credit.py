@@ -1,13 +1,9 @@
 """Credit by turn (``agentic_video.credit: turn``): each turn's tokens get the advantage of what follows from it on.
 
-Outcome rewards give every token of an episode the same advantage. Where a system's ``Score`` says what single turns
-earned, the advantage of turn t is its return, r_t + gamma * r_(t+1) + ..., less the mean and over the standard
-deviation of the returns that the group's rollouts have from their turn t on: group-relative returns by turn (GTPO,
-arXiv 2511.14846; for the idea of turns in GRPO: MT-GRPO, arXiv 2505.11821).
-
-It is the returns that are normalised. Normalised rewards of single turns, added up (as in MT-GRPO for more turns than
-its two), take off a mean for each turn that is played, so that every further turn costs what turns earn on average
-(verl issue 7244).
+Where a system's ``Score`` says what single turns earned, the advantage of turn t is its return, r_t + gamma * r_(t+1) +
+..., less the mean and over the standard deviation of the returns that the group's rollouts have from their turn t on
+(GTPO, arXiv 2511.14846). Normalised rewards of single turns, added up as in MT-GRPO (arXiv 2505.11821), would take off
+a mean for each turn that is played: every further turn would cost what turns earn on average (verl issue 7244).
 """
 
 from collections import defaultdict
@@ -61,11 +57,8 @@ def by_turn(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Group-relative returns by turn; a turn that no other rollout of its group has reached has the advantage 0.
 
-    Args:
-        token_level_rewards: Each turn's at its last token, of shape (rollouts, tokens).
-        response_mask: 1 for generated tokens, whose runs are the turns, of the same shape.
-        index: Each rollout's group.
-        config: verl's ``algorithm``: ``gamma`` from turn to turn, and ``norm_adv_by_std_in_grpo``.
+    Rewards, each turn's at its last token, and the mask, whose runs are the turns, have the shape (rollouts, tokens).
+    ``config`` is verl's ``algorithm``: ``gamma`` from turn to turn, and ``norm_adv_by_std_in_grpo``.
     """
     settings = config if config is not None else {}
     gamma = float(settings.get("gamma", 1.0))

@@ -154,9 +154,9 @@ class _NoFrames(DrawnSource):
 async def while_answering(scoring: Coroutine[Any, Any, T], workers: Sequence[Any], seconds: float) -> T:
     """Await a coroutine that waits for reward workers, for as long as they answer at all.
 
-    A reward has its own time limit, which a function evades that never releases the interpreter, such as a regular
-    expression that backtracks: its worker's event loop stands still. Every ``seconds`` (0: never) the workers that are
-    Ray actors are asked for a sign of life, and have as long to give it, or a TimeLimitError is raised.
+    A function that never releases the interpreter, such as a regular expression that backtracks, evades a reward's own
+    time limit. Every ``seconds`` (0: never) Ray actors have as long to give a sign of life, or a TimeLimitError is
+    raised.
     """
     task = asyncio.ensure_future(scoring)
     try:

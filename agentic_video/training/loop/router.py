@@ -1,8 +1,7 @@
 """Routing of requests: all rollouts of a group go to one engine.
 
-They share the question, the overview and often the frames that they ask for, so one engine computes and keeps what
-sixteen would each compute for themselves. verl's own router knows rollouts only, and sends each to the least loaded
-engine (``verl/workers/rollout/router.py``).
+They share the question, the overview and often further frames, which one engine then computes once. verl's own router
+knows rollouts only, and sends each to the least loaded engine (``verl/workers/rollout/router.py``).
 """
 
 from collections import OrderedDict
@@ -61,11 +60,10 @@ class _RoutedGroup:
 
 
 class GroupRouter(GlobalRequestLoadBalancer):
-    """verl's router by group (``rollout.router_config_path``; runs as a Ray actor, one for all agent-loop workers).
+    """verl's router by group (``rollout.router_config_path``; a Ray actor, one for all agent-loop workers).
 
-    A group's first request goes to the least loaded engine: running requests, and rollouts to come of its groups. All
-    others of the group follow it. Only when its engine is full and another has less than half the load does a further
-    rollout go to that one, and stay there. ``config`` is the router's yaml.
+    A group's first request goes to the least loaded engine, all others follow it. Only when its engine is full and
+    another has less than half the load does a further rollout go to that one, and stay there.
     """
 
     def __init__(self, servers: dict[str, Any], config: Mapping[str, Any] | None = None):

@@ -15,8 +15,7 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def yield_fairly() -> None:
     """Yield to the event loop, which resumes one of the coroutines that wait here each time it goes round.
 
-    An event loop runs everything that is ready before it looks at anything else. When 64 episodes get their answers at
-    once, and each needs five milliseconds for what comes next, everything else would wait for a third of a second.
+    When 64 episodes get their answers at once, everything else would wait until all of them have done what comes next.
     """
     async with _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.sleep(0)

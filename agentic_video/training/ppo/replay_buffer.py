@@ -1,9 +1,7 @@
 """verl's replay buffers with dynamic sampling that ends, and runs that end when nothing can be sampled any more.
 
-Whole groups are replaced when one of their rollouts failed (``trainer.v1.sampler.sync_refill_failed_groups``); verl
-does so only when all failed. Groups are alike when the rollouts that are trained on are
-(:mod:`agentic_video.training.ppo.untrained`); dropped ones are counted by their reward, so that the mean over all that
-was sampled is known.
+Whole groups are replaced when one of their rollouts failed (``trainer.v1.sampler.sync_refill_failed_groups``; verl does
+so only when all failed), and dropped ones are counted by their reward: the mean over all that was sampled is known.
 """
 
 import os
@@ -193,11 +191,7 @@ class VideoReplayBufferAsync(_GroupPolicy, ReplayBufferAsync):
 
 
 def oversampled(config: Any) -> int:
-    """Questions that a step plays beyond its batch (``agentic_video.oversample``).
-
-    Dynamic sampling replaces alike groups only when they are over, and a step waits for each such wave: with more
-    questions from the start there are fewer waves, and surplus groups are dropped. 0 without dynamic sampling.
-    """
+    """Questions that a step plays beyond its batch (``agentic_video.oversample``), to wait for fewer refills."""
     if not OmegaConf.select(config, "algorithm.filter_groups.enable"):
         return 0
     return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))

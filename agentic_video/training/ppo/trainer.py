@@ -53,9 +53,8 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 class VideoTrainer(_Base):
     """Common extensions of all our trainers; ``verl_mode`` is verl's name of the base trainer.
 
-    Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of
-    :mod:`agentic_video.training.logs.metrics`; the counters of frame stores, retrievers and engines; and some episodes
-    of each validation as pictures.
+    It logs the mean of every ``reward_extra_info`` key, as ``episode/<key>``, the figures of ``logs/metrics.py``,
+    counters of frame stores, retrievers and engines, and some episodes of each validation as pictures.
     """
 
     verl_mode: ClassVar[str]

@@ -1,7 +1,6 @@
 """Rollouts that are played and scored but not trained on: those that ended for a reason in ``System.untrained_ends``.
 
-They leave the loss (response mask 0, so that no mean over tokens counts them) and the mean and standard deviation of
-their group. A worker tags them in verl's transfer queue; the trainer and dynamic sampling read the tags.
+They leave the loss and the mean and standard deviation of their group; a worker tags them in verl's transfer queue.
 """
 
 from collections import defaultdict

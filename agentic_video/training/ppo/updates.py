@@ -1,8 +1,7 @@
 """Optimizer updates of a step: as many as configured, also where an episode is several sequences.
 
 verl splits a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and pads the last one. Where each turn is a
-row (context ``latest_evidence``), or side queries are, a step that should be one update would be two or three, the last
-of a few rows, whose tokens weigh a multiple. And of several updates the last would have all of the padding.
+row, or side queries are, one update would be two or three, the last of a few rows, whose tokens weigh a multiple.
 """
 
 import math

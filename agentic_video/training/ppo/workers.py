@@ -38,10 +38,7 @@ class VideoDetachWorker(_ActorWorker, DetachActorWorker):
 
     @property
     def copy_handler(self) -> Any:
-        """Saves the weights between the updates of a step; verl saves offloaded ones without copying them.
-
-        Later updates would then overwrite what is saved, so that only the last update of a step would count.
-        """
+        """Save the weights between a step's updates as copies: verl's are overwritten where weights are offloaded."""
         save = super().copy_handler
         return _save_copies if self.config.actor.strategy == "fsdp2" else save
 

@@ -1,7 +1,6 @@
 """Positions and windows of pictures in a vision tower, computed once for each size.
 
-transformers computes them picture by picture with a dozen small operations each, in every forward pass; most pictures
-of a run have the same size.
+transformers computes them picture by picture in every forward pass; most pictures of a run have the same size.
 """
 
 from collections.abc import Callable, Sequence

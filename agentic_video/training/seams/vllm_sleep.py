@@ -1,9 +1,8 @@
 """State of vLLM's workers that a sleeping engine would lose, and vLLM's waiting on few cores.
 
-A sleeping worker releases the memory of its model and of its KV cache. At level 2 vLLM restores the model's buffers,
-and a weight sync its parameters; at level 1 everything that was loaded. Other tensors are lost, such as Qwen3-VL's
-deepstack inputs, which are added to the first decoder layers of every batch, and, at both levels, what attention
-backends keep in addition to the KV cache. Here they are saved before the memory is released, and restored afterwards.
+A sleeping worker releases the memory of its model and of its KV cache. vLLM restores parameters and buffers only: lost
+are Qwen3-VL's deepstack inputs, which are added to the first decoder layers of every batch, and what attention backends
+keep in addition to the KV cache. Here they are saved before the memory is released.
 """
 
 import gc

@@ -1,8 +1,7 @@
 """Data sets of SFT and KTO (verl's ``data.custom_cls``): trajectory records as the sequences that rollouts train on.
 
-A batch of KTO holds each trajectory as it was, and once more each question with another trajectory's response (turns,
-observations, images and clips): the mismatched pairs that the reference point is estimated from. Their fields have the
-same names behind ``mismatched_``.
+A batch of KTO also holds each question with another trajectory's response (turns, observations, images and clips), in
+fields named ``mismatched_...``: the pairs that the reference point is estimated from.
 """
 
 import asyncio

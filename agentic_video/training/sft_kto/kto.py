@@ -1,9 +1,7 @@
-"""The loss of KTO: preferences from single trajectories that are labelled desirable or undesirable.
+"""The loss of KTO (Model Alignment as Prospect Theoretic Optimization, section 4.1, equations 7 and 8), without verl.
 
-After *KTO: Model Alignment as Prospect Theoretic Optimization* (section 4.1, equations 7 and 8): a trajectory's implied
-reward is the log-ratio of its probability under the policy and under the frozen reference, summed over the generated
-tokens. It is compared with a reference point, an estimate of the KL divergence between the two from pairs of a question
-and another question's response. Everything here is a pure function of tensors, without verl.
+A trajectory's implied reward, the log-ratio of its probability under the policy and under the frozen reference, is
+compared with an estimate of the KL divergence between the two from pairs of a question and another's response.
 """
 
 from collections.abc import Sequence
@@ -72,10 +70,7 @@ def sequence_log_probs(log_probs: torch.Tensor, mask: torch.Tensor, lengths: tor
 
 
 def balanced_weights(desirable: int, undesirable: int) -> tuple[float, float]:
-    """Weights of desirable and undesirable trajectories, by their numbers, that balance both kinds.
-
-    That of the rarer kind is raised; both are 1 if there is one kind only.
-    """
+    """Weights of desirable and undesirable trajectories that raise the rarer kind to the other; 1 for one kind only."""
     if not desirable or not undesirable:
         return 1.0, 1.0
     most = max(desirable, undesirable)

@@ -11,14 +11,13 @@ from agentic_video.toyworld.model import build_tokenizer
 from benchmarks.gpu.sequences import Turn, make_sequence, plan
 from benchmarks.gpu.shapes import SHAPES, WORDS, parameters, write_checkpoint
 
-PUBLISHED = {"qwen2.5-vl-3b": 3.75e9, "qwen2.5-vl-7b": 8.29e9, "qwen3-vl-4b": 4.44e9, "qwen3-vl-8b": 8.77e9}
+PUBLISHED = {"qwen2.5-vl-7b": 8.29e9, "qwen3-vl-8b": 8.77e9}
 """Parameters, as the models' pages have them."""
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_has_as_many_parameters_as_the_published_model(name: str) -> None:
     found = parameters(name)
-    assert (found["head"] == 0) == SHAPES[name].tied
     total = found["embedding"] + found["head"] + found["vision"] + SHAPES[name].layers * found["layer"]
     assert total == pytest.approx(PUBLISHED[name], rel=0.005)
 

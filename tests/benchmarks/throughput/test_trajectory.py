@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tables import size
 from benchmarks.throughput.rollouts import Heartbeat, Load, configured
-from benchmarks.throughput.trajectory import size
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 
@@ -50,9 +51,8 @@ def planned(tmp_path: Path, request: pytest.FixtureRequest) -> Reproduction:
 def test_every_command_can_be_parsed(planned: Reproduction, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     for name in COMMANDS:
-        monkeypatch.setattr(
-            import_module(f"agentic_video.commands.{name}"), "run", lambda options: asked.append(options) or 0
-        )
+        module = import_module(f"agentic_video.commands.{name}")
+        monkeypatch.setattr(module, "run", wraps(module.run)(lambda options: asked.append(options) or 0))
     stages = [stage for stage in planned.stages if not stage.left_out]
     for stage in stages:
         words = [re.sub(r"\{[\w.-]+\}", "/there", word) for word in stage.words]

@@ -14,7 +14,7 @@ import pytest
 from agentic_video.report.viewer.episodes import LOG_PROBS
 from agentic_video.report.viewer.page import write_page
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import Reader, load_episodes
+from agentic_video.report.viewer.sources import EpisodeReader, load_episodes
 from agentic_video.types.action import Answer
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.trajectory import Aside, RecordedMessage
@@ -59,8 +59,8 @@ def rows(browser: Browser) -> list[str]:
     return list(browser.run(script))
 
 
-def read(paths: list[Path]) -> Reader:
-    reader = Reader(paths)
+def read(paths: list[Path]) -> EpisodeReader:
+    reader = EpisodeReader(paths)
     reader.read()
     return reader
 

@@ -27,7 +27,7 @@ def test_lines_are_given_once_and_counted_from_the_beginning(tmp_path: Path) -> 
     assert new_lines(file) == [(1, b'{"a": 1}\n'), (3, b'{"a": 2}\n')]
     assert file.lines() is None
     add(path, '{"a": 3}\n')
-    assert new_lines(file) == [(4, b'{"a": 3}\n')] and not file.anew
+    assert new_lines(file) == [(4, b'{"a": 3}\n')] and not file.restarted
 
 
 def test_half_a_line_is_left_for_the_next_time(tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ def test_a_file_that_was_written_anew_is_read_from_its_beginning(tmp_path: Path)
     file = GrowingFile(path)
     new_lines(file)
     path.write_text('{"b": 1}\n{"b": 2}\n{"b": 3}\n')
-    assert [line for line, _ in new_lines(file)] == [1, 2, 3] and file.anew and file.generation == 1
+    assert [line for line, _ in new_lines(file)] == [1, 2, 3] and file.restarted and file.generation == 1
     path.write_text('{"c": 1}\n')  # shorter
-    assert new_lines(file) == [(1, b'{"c": 1}\n')] and file.anew and file.generation == 2
+    assert new_lines(file) == [(1, b'{"c": 1}\n')] and file.restarted and file.generation == 2
     add(path, '{"c": 2}\n')
-    assert new_lines(file) == [(2, b'{"c": 2}\n')] and not file.anew
+    assert new_lines(file) == [(2, b'{"c": 2}\n')] and not file.restarted
 
 
 def test_a_file_that_isn_t_there_has_no_signature(tmp_path: Path) -> None:

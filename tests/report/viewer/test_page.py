@@ -164,20 +164,6 @@ def test_the_command_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list(run.glob("*.part"))
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write(tmp_path / "e.jsonl", record())
-    for arguments, message in (
-        ([str(tmp_path / "none")], "neither a folder nor a file"),
-        ([str(file), "--out", str(tmp_path / "no" / "x.html")], "name another file with --out"),
-        ([str(file), "--out", "x.html", "--serve"], "choose one"),
-        ([str(file), "--tokenizer", str(tmp_path)], "holds no tokenizer"),
-        ([str(file), "--tokenizer", str(file)], "wants a checkpoint's folder"),
-    ):
-        assert main(["view", *arguments]) == 2
-        said = capsys.readouterr().err
-        assert message in said.splitlines()[-1] and said.splitlines()[-1].startswith("error: ")
-
-
 def test_what_a_tool_made_and_cut_out_is_shown_as_the_model_saw_it(tmp_path: Path, video: VideoFile) -> None:  # noqa: F811
     path = video("h264_b_frames")
     red = FrameRef.of(Frame(30, 1.2, np.full((28, 56, 3), (250, 0, 0), np.uint8)))

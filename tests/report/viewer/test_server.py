@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import Reader
+from agentic_video.report.viewer.sources import EpisodeReader
 from agentic_video.types.record import write_record
 from tests.report.viewer.records import record, write
 from tests.video.conftest import video  # noqa: F401  (a fixture)
@@ -45,8 +45,8 @@ def ask(server: ViewServer) -> Ask:
     return get
 
 
-def read(paths: list[Path]) -> Reader:
-    reader = Reader(paths)
+def read(paths: list[Path]) -> EpisodeReader:
+    reader = EpisodeReader(paths)
     reader.read()
     return reader
 

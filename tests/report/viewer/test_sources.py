@@ -5,10 +5,9 @@ import pytest
 
 from agentic_video.report.viewer.episodes import Grouping
 from agentic_video.report.viewer.sources import (
-    Reader,
+    EpisodeReader,
     ViewError,
     load_episodes,
-    locate_video,
     read_grouping,
 )
 from agentic_video.types.record import write_record
@@ -56,17 +55,6 @@ def test_a_config_that_says_nothing_is_none(tmp_path: Path, text: str) -> None:
     assert read_grouping(tmp_path) is None
 
 
-def test_a_video_is_found_by_the_longest_tail_of_its_path(tmp_path: Path) -> None:
-    for name in ("a/clip.mp4", "clip.mp4"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    record = tmp_path / "run" / "step_1.jsonl"
-    assert locate_video("/gone/a/clip.mp4", record, tmp_path) == str(tmp_path / "a/clip.mp4")
-    assert locate_video("/gone/b/clip.mp4", record, tmp_path) == str(tmp_path / "clip.mp4")
-    assert locate_video("../clip.mp4", record, None) == str(tmp_path / "run/../clip.mp4")
-    assert locate_video("bad\0name", record, tmp_path) == str(record.parent / "bad\0name")
-
-
 def test_nothing_to_view_is_said_with_the_first_reason(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"trajectory": 1}\n')
     with pytest.raises(ViewError, match=r"no episode in .*; the first problem: .*x\.jsonl line 1"):
@@ -76,7 +64,7 @@ def test_nothing_to_view_is_said_with_the_first_reason(tmp_path: Path) -> None:
 def test_new_files_and_lines_are_added_and_numbers_stay(tmp_path: Path) -> None:
     run = tmp_path / "run-001"
     write(run / "episodes" / "step_000002.jsonl", record(rollout=0, reward=1.0))
-    reader = Reader([run])
+    reader = EpisodeReader([run])
     assert reader.read() and not reader.read()
     write(run / "episodes" / "step_000001.jsonl", record(id="q2"))
     with (run / "episodes" / "step_000002.jsonl").open("a", encoding="utf-8") as file:
@@ -99,7 +87,7 @@ def test_new_files_and_lines_are_added_and_numbers_stay(tmp_path: Path) -> None:
 def test_half_a_line_waits_and_is_told_meanwhile(tmp_path: Path) -> None:
     text = json.dumps(record().to_dict())
     (tmp_path / "e.jsonl").write_text(text + "\n" + text[:200])
-    reader = Reader([tmp_path])
+    reader = EpisodeReader([tmp_path])
     reader.read()
     assert len(reader.episodes) == 1 and "line 2: not a record: its end is missing" in reader.episodes.problems[0]
     with (tmp_path / "e.jsonl").open("a") as file:
@@ -110,7 +98,7 @@ def test_half_a_line_waits_and_is_told_meanwhile(tmp_path: Path) -> None:
 def test_a_file_that_a_resumed_run_wrote_anew_takes_its_episodes_along(tmp_path: Path) -> None:
     file = tmp_path / "step_000003.jsonl"
     write(file, record(thought="first try", reward=0.0), record(rollout=1, reward=1.0))
-    reader = Reader([tmp_path])
+    reader = EpisodeReader([tmp_path])
     reader.read()
     write(file, record(thought="second try", reward=1.0), record(rollout=1, reward=1.0), record(rollout=2, reward=1.0))
     assert reader.read()
@@ -122,7 +110,7 @@ def test_a_file_that_a_resumed_run_wrote_anew_takes_its_episodes_along(tmp_path:
 
 def test_a_run_s_folder_may_be_waited_for(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    reader = Reader([tmp_path])
+    reader = EpisodeReader([tmp_path])
     reader.read()
     reader.check(wait=True)
     with pytest.raises(ViewError, match="recorded none yet: --serve waits"):
@@ -133,7 +121,7 @@ def test_a_run_s_folder_may_be_waited_for(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(ViewError, match="no episode in"):
-        Reader([empty]).check(wait=True)
+        EpisodeReader([empty]).check(wait=True)
 
 
 def test_episodes_belong_to_the_run_whose_folder_they_are_in(tmp_path: Path) -> None:
@@ -143,7 +131,7 @@ def test_episodes_belong_to_the_run_whose_folder_they_are_in(tmp_path: Path) -> 
     write(tmp_path / "loose" / "e.jsonl", record())
 
     def runs(*paths: Path) -> list[tuple[str, bool]]:
-        reader = Reader(paths)
+        reader = EpisodeReader(paths)
         reader.read()
         return [
             (reader.episodes.runs[row.run].folder.name, reader.episodes.runs[row.run].whole)

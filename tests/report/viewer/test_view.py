@@ -34,6 +34,23 @@ def test_what_can_t_be_written_or_served_is_named(tmp_path: Path) -> None:
     assert out == tmp_path.resolve() / "e.html" and out.stat().st_size == written.size
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["none"],
+        ["e.jsonl", "--out", "x.html", "--serve"],
+        *(["e.jsonl", "--tokenizer", name] for name in (".", "e.jsonl")),
+    ],
+)
+def test_a_bad_command_is_an_error_of_one_line(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "e.jsonl", record())
+    assert main(["view", *options]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+
+
 @pytest.mark.parametrize("name", ["metrics-001.jsonl", "run.json", "log.txt", "mine.html"])
 def test_only_a_report_is_written_over(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "episodes" / "step_000001.jsonl", record())

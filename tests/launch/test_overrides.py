@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from agentic_video.launch.handover import key_names, own_address, quoted, resolved_overrides
+from agentic_video.config.overrides import quoted
+from agentic_video.launch.stage import key_names, resolved_overrides
 from agentic_video.utils.errors import SetupError
 
 TEXTS = st.text(
@@ -65,7 +66,3 @@ def test_variables_of_keys_are_found_wherever_a_config_names_them() -> None:
         }
     )
     assert list(key_names(config)) == ["MY_JUDGE", "MY_TOOL"]
-
-
-def test_this_machine_has_an_address() -> None:
-    assert own_address().count(".") == 3

@@ -20,23 +20,20 @@ from agentic_video.config.overrides import check_against, parse_overrides
 from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 PACKAGED = Path(__file__).resolve().parents[1] / "recipes"
-"""Where a wheel carries the recipes' configs. In a checkout they are next to the package."""
+"""Recipes' configs in a wheel. In a checkout they are next to the package."""
 
 
 CHOICE = "+profile="
-"""Start of the override that adds the changes of a recipe's ``config/profile/<name>.yaml``."""
+"""Prefix of the override that adds a recipe's ``config/profile/<name>.yaml``."""
 
 
 def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
-    """The whole config of a run, as verl gets it.
+    """Compose the whole config of a run, as verl gets it; a SetupError names a wrong key or file.
 
     Args:
         recipe: A folder with ``config/<profile>.yaml``.
         profile: ``laptop`` or ``cluster``; of other stages than GRPO e.g. ``sft`` or ``sft_laptop``.
         overrides: Hydra overrides.
-
-    Raises:
-        SetupError: An override is wrong, or the config doesn't compose; one line that names the key or the file.
     """
     chosen = tuple(text for text in overrides if text.startswith(CHOICE))
     for text in chosen:
@@ -51,22 +48,21 @@ def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) ->
 
 
 def _state_of(recipe: Path) -> tuple[tuple[str, int, int], ...]:
-    """What changes when one of a recipe's files does."""
+    """State of a recipe's files, which invalidates the cache."""
     files = [(file, file.stat()) for file in sorted((recipe / "config").rglob("*.yaml"))]
     return tuple((str(file.resolve()), stat.st_mtime_ns, stat.st_size) for file, stat in files)
 
 
 @lru_cache(maxsize=64)
 def _read(recipe: Path, profile: str, chosen: tuple[str, ...], state: object) -> DictConfig:
-    """A config without other overrides. To read its files takes longer than all else, and many are asked for at once
-    (``agentic-video reproduce`` and ``eval --released`` plan dozens of commands)."""
+    """Compose a config without other overrides. Reading its files is slow, and some commands plan dozens of runs."""
     config = _compose(recipe, profile, chosen)
     check_keys(recipe, config)
     return config
 
 
 def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
-    """Change or add values as Hydra does."""
+    """Change or add values as Hydra does; return False where that is left to Hydra."""
     for override in overrides:
         key = override.key_or_group
         if override.package or "/" in key or "." not in key or key.startswith("hydra."):
@@ -86,7 +82,7 @@ def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
 
 
 def _check_choice(recipe: Path, name: str) -> None:
-    """Make sure that a recipe has some changes of its config."""
+    """Make sure that a recipe has a profile."""
     known = sorted(file.stem for file in (recipe / "config" / "profile").glob("*.yaml"))
     if name not in known:
         has = f"; there are {', '.join(known)}" if known else ""
@@ -114,7 +110,7 @@ def _compose(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictC
 
 
 def _unreadable(error: yaml.YAMLError) -> str:
-    """What is wrong with a file that is no YAML, and where."""
+    """Problem and place of a YAML error."""
     mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
     if mark is None or not isinstance(error, yaml.MarkedYAMLError):
         return one_line(error)
@@ -125,11 +121,7 @@ def _unreadable(error: yaml.YAMLError) -> str:
 
 
 def find_recipe(name: str, option: str = "--system ") -> Path:
-    """A recipe's folder by its system's name: below the working directory, next to the package, or in it.
-
-    Args:
-        option: How messages introduce the name.
-    """
+    """Find a recipe's folder by its system's name: below the working directory, next to the package, or in it."""
     roots = (Path.cwd() / "recipes", PACKAGED.parents[1] / "recipes", PACKAGED)
     for root in roots:
         if (root / name / "config").is_dir():
@@ -140,7 +132,7 @@ def find_recipe(name: str, option: str = "--system ") -> Path:
 
 
 def recipe_at(text: str) -> Path:
-    """A recipe's folder, by its path or by its name."""
+    """Find a recipe's folder by its path or by its name."""
     text = os.path.expanduser(text)
     if "/" in text or (Path(text) / "config").is_dir():
         check_recipe(text)

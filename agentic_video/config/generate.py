@@ -28,7 +28,7 @@ COMMAND = "python -m agentic_video.config.generate"
 
 
 def attribute_docs(cls: type[Any]) -> dict[str, str]:
-    """What the docstrings of a dataclass, and of those that it extends, say about each attribute."""
+    """Descriptions of a dataclass's attributes from its docstring and those of its bases."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         text = (getdoc(base) if "__doc__" in vars(base) and base.__doc__ else "") or ""
@@ -39,12 +39,9 @@ def attribute_docs(cls: type[Any]) -> dict[str, str]:
 
 
 def block(instance: Any, indent: int, *, left_out: tuple[str, ...] = ()) -> Iterator[str]:
-    """The lines of a dataclass's fields: a comment from its docstring, then key and value.
+    """Yield the lines of a dataclass's fields: a comment from its docstring, then key and value.
 
-    A field's ``metadata["config"]`` replaces its value where the config knows better (an interpolation).
-
-    Raises:
-        ValueError: A field has no description.
+    A field's ``metadata["config"]`` replaces its value where the config has an interpolation.
     """
     docs = attribute_docs(type(instance))
     for field in fields(instance):
@@ -62,7 +59,7 @@ def block(instance: Any, indent: int, *, left_out: tuple[str, ...] = ()) -> Iter
 
 
 def comment(text: str, indent: int) -> list[str]:
-    """A description as comment lines; reStructuredText's marks are left out."""
+    """Format a description as comment lines, without reStructuredText's marks."""
     plain = re.sub(r":\w+:`~?([^`]*)`", lambda match: match[1].rpartition(".")[2], text).replace("``", "")
     return textwrap.wrap(
         plain.rstrip("."), WIDTH, initial_indent=" " * indent + "# ", subsequent_indent=" " * indent + "# "
@@ -70,7 +67,7 @@ def comment(text: str, indent: int) -> list[str]:
 
 
 def scalar(value: Any) -> str:
-    """A value as yaml on one line."""
+    """Format a value as YAML on one line."""
     if isinstance(value, str) and not re.fullmatch(r"[\w.${}-]+", value):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
@@ -95,7 +92,7 @@ def system_yaml(name: str) -> str:
 
 
 def blocks_yaml() -> str:
-    """The blocks under ``agentic_video`` that all recipes share."""
+    """Text of the blocks under ``agentic_video`` that all recipes share."""
     lines = [
         "# @package _global_",
         f"# Whom rewards ask, where frames come from, what is logged. Written by {COMMAND}",
@@ -109,7 +106,7 @@ def blocks_yaml() -> str:
 
 
 def generated(root: Path) -> dict[Path, str]:
-    """All generated files of a checkout, and what they must hold."""
+    """Contents of all generated files of a checkout."""
     files = {root / "recipes" / name / "config" / f"{name}.yaml": system_yaml(name) for name in SYSTEMS}
     return {**files, root / "agentic_video" / "config" / "agentic_video_blocks.yaml": blocks_yaml()}
 

@@ -1,4 +1,4 @@
-"""Keys of a recipe's own files that are almost those of verl's config, or of ours: they would change nothing."""
+"""Misspelt keys of a recipe's own files: almost those of verl's config, or of ours, they would change nothing."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,23 +13,19 @@ from agentic_video.utils.errors import SetupError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CLOSE = 0.85
-"""How like another key is a slip of the finger; what is less like one may be somebody's own."""
+"""Least similarity of a misspelt key; a less similar one may be a custom key."""
 FREE = re.compile(r"agentic_video|hydra|override_\w+|\w*_kwargs|env_vars")
 """Blocks whose keys aren't listed in verl's config, or, of our own, are checked where they are read."""
 KEY = re.compile(r"^\s*(\w+)\s*:(?:\s|$)", re.MULTILINE)
 
 
 def check_keys(recipe: Path, config: DictConfig) -> None:
-    """Make sure that a recipe's files misspell no key.
+    """Refuse misspelt keys of a recipe's files with file, line and the nearest key.
 
-    A key that is like no other is left alone, and so is one that code reads: verl's, ours or the recipe's own.
+    A key that is like no other passes, and so does one that code reads: verl's, ours or the recipe's own.
 
     Args:
-        recipe: Its folder.
-        config: Composed of its files, and without overrides.
-
-    Raises:
-        SetupError: They do; the message has the file, the line and what is meant.
+        config: Composed of the recipe's files, without overrides.
     """
     files = sorted((recipe / "config").rglob("*.yaml"))
     texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
@@ -44,7 +40,7 @@ def check_keys(recipe: Path, config: DictConfig) -> None:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    """Every key in verl's config, and in the files of ours that recipes stand on, wherever it stands."""
+    """Names of all keys in verl's config, and in our shared files."""
     texts = (file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("*.yaml"))
     ours = (name for text in texts for name in re.findall(r"(\w+)\s*:", text))
     verl = (
@@ -58,7 +54,7 @@ def _known() -> frozenset[str]:
 
 
 def _blocks(block: DictConfig, own: Collection[str], path: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A config's blocks, each by the start of its keys, with their names; not those of the recipe's own names."""
+    """Yield a config's blocks, each with the prefix and the names of its keys; not those of custom names."""
     yield path, [str(name) for name in block]
     for name in map(str, block):
         child = (
@@ -69,7 +65,7 @@ def _blocks(block: DictConfig, own: Collection[str], path: str = "") -> Iterator
 
 
 def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:
-    """Whether a key that isn't in verl's config is read all the same: by a file of the recipe, or by code."""
+    """Return True for a custom key that a file of the recipe, or code, reads."""
     if any(re.search(rf"\$\{{[^}}]*\b{name}\b", text) for text in texts):
         return True
     if any(name in stage["other_names"] for stage in table().values()):
@@ -80,7 +76,7 @@ def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:
 
 
 def _place(name: str, texts: Mapping[Path, str]) -> str:
-    """The file and line of a key."""
+    """File and line of a key."""
     for file, text in texts.items():
         for key in KEY.finditer(text):
             if key[1] == name:

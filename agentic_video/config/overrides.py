@@ -1,4 +1,4 @@
-"""Hydra overrides, checked against the config that they change: a mistake costs one line that names the key."""
+"""Check of Hydra overrides against the config that they change; a mistake costs one line that names the key."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,32 +29,24 @@ OF_NULL: Mapping[str, type] = {
     "ray_kwargs.ray_init.num_cpus": int,
     "critic.enable": bool,
 }
-"""What verl takes where its config has null."""
+"""Types of values that are null in verl's config."""
 _REWARD = "agentic_video.reward.path and .name"
 REPLACED: Mapping[str, str] = {
     "reward.custom_reward_function": _REWARD,
     "reward.reward_manager.name": _REWARD,
 }
-"""Keys, and blocks of keys, by which verl finds our reward manager, each with the key of a custom reward."""
+"""Keys and blocks by which verl finds our reward manager, each with the key of a custom reward."""
 
 
 def check_overrides(overrides: Sequence[str], others: str = "an option") -> None:
-    """Make sure that words which are no options are Hydra overrides.
-
-    Args:
-        others: What the words could have been.
-    """
+    """Refuse words that are neither ``others`` nor Hydra overrides."""
     bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
     if bad:
         raise SetupError(f"{bad[0]}: neither {others} nor a Hydra override (key=value)")
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:
-    """Overrides as Hydra reads them.
-
-    Raises:
-        SetupError: One can't be read, or asks for a sweep; the message names it.
-    """
+    """Parse overrides as Hydra does; a SetupError names one that can't be read, or asks for a sweep."""
     parser = OverridesParser.create()
     parsed = []
     for text in overrides:
@@ -69,16 +61,12 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
-    """Make sure that overrides change keys which exist, to values of the kind that stands there.
+    """Make sure that overrides change existing keys to values of the same type; a SetupError names the nearest key.
 
-    What adds a key (``+key``), deletes one or chooses another file of a group is left to Hydra.
+    Overrides that add a key (``+key``), delete one or choose another file of a group are left to Hydra.
 
     Args:
-        config: What the overrides will change, composed without them.
-
-    Raises:
-        SetupError: A key doesn't exist (the message has the nearest one), nothing reads it, or its value is of
-            another kind.
+        config: Composed without the overrides.
     """
     # who registers a reward manager of their own says where it comes from
     own_manager = any(override.key_or_group == "reward.reward_manager.source" for override in overrides)
@@ -100,7 +88,7 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
 
 
 def _unknown(config: DictConfig, key: str) -> str:
-    """The message about a key that doesn't exist."""
+    """Message about a key that doesn't exist."""
     names, block, path = key.split("."), config, ""
     while isinstance(child := _select(block, names[0]), DictConfig):
         block, path, names = child, f"{path}{names[0]}.", names[1:]
@@ -113,7 +101,7 @@ def _unknown(config: DictConfig, key: str) -> str:
 
 
 def _keys(block: DictConfig, path: str = "") -> Iterator[str]:
-    """All keys of a config, blocks included, from the top."""
+    """Yield all dotted keys of a config, blocks included."""
     for name in map(str, block):
         yield path + name
         child = _select(block, name)
@@ -122,7 +110,7 @@ def _keys(block: DictConfig, path: str = "") -> Iterator[str]:
 
 
 def _select(block: DictConfig, key: str) -> Any:
-    """A value of a config; None for what isn't there or can't be resolved."""
+    """Select a value of a config; None where it is missing or can't be resolved."""
     try:
         return OmegaConf.select(block, key)
     except OmegaConfBaseException:  # an environment variable that isn't set
@@ -130,8 +118,7 @@ def _select(block: DictConfig, key: str) -> Any:
 
 
 def _check_kind(key: str, before: Any, value: Any) -> None:
-    """Make sure that a value is of the kind that stands in the config, or that null stands for; other nulls and
-    interpolations are left to verl."""
+    """Make sure that a value has the type of the config's value; nulls and interpolations are left to verl."""
     if value is None or (isinstance(value, str) and ("${" in value or value in WORDS.get(key, ()))):
         return
     if isinstance(before, DictConfig):
@@ -155,7 +142,7 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
 
 
 def written(value: Any) -> str:
-    """A value as a user wrote it."""
+    """Format a value as a user wrote it."""
     return str(value).lower() if isinstance(value, bool) else repr(getattr(value, "text", value))
 
 

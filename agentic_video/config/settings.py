@@ -21,12 +21,12 @@ from agentic_video.video.sizes import PixelBudget
 from agentic_video.video.store_config import StoreConfig
 
 MAX_PICTURES = 64
-"""Of one validation: a validation waits for its pictures."""
+"""Most pictures of one validation, which waits for them."""
 
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What is logged besides figures.
+    """Logs besides figures.
 
     Attributes:
         validation_pictures: Most episodes of a validation that are logged as pictures; 0 logs none.
@@ -51,14 +51,14 @@ tokens inside it don't see."""
 
 @dataclass(frozen=True)
 class SftConfig:
-    """What SFT learns of a recorded episode.
+    """Loss of SFT on a recorded episode.
 
     Attributes:
         loss_turns: Turns with loss: ``all``, ``last``, ``last_N`` (the last N), or ``row``: those that the row lists in
             ``extra_info.loss_turns`` (the first is 1). A turn that the record marks as a mistake never has any.
         loss_tags: Within these turns, loss only on what stands in these tags, the tags included; none: on all.
-        hidden: What tokens inside a tag don't see: lists of a tag's name, ``last`` or the number from which on, and
-            ``opening`` or ``observations`` (the frames of either). The tags themselves see all.
+        hidden: Frames that tokens inside a tag don't see: lists of a tag's name, ``last`` or the number from which on,
+            and ``opening`` or ``observations`` (the frames of either). The tags themselves see all.
         hidden_probability: Share of batches in which they don't see it.
     """
 
@@ -77,15 +77,8 @@ class Settings:
     """A run's settings of episodes and rewards.
 
     Attributes:
-        system: The way of watching, with its constants.
-        judge: How to reach the judge of open-ended answers.
-        verifier: How to reach the model that rewards show frames to.
-        frame_store: The store of decoded frames.
-        retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
-        log: What is logged besides figures.
         reward: A custom function that replaces the system's reward, or adds to it.
-        sft: What SFT learns of a recorded episode.
         credit: The reward of which an advantage is made.
     """
 
@@ -112,7 +105,16 @@ PARTS = {
 """The blocks under ``agentic_video`` that all recipes share."""
 
 READ_ELSEWHERE = (
-    *("toyworld", "plan", "clips_per_prompt", "episodes_dir", "episodes_per_step", "validate_greedy", "oversample"),
+    *(
+        "lengths",
+        "toyworld",
+        "plan",
+        "clips_per_prompt",
+        "episodes_dir",
+        "episodes_per_step",
+        "validate_greedy",
+        "oversample",
+    ),
     "stall_seconds",
 )
 """Keys under ``agentic_video`` that aren't settings of episodes."""
@@ -122,11 +124,7 @@ _LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1, "max_asides": 0}
 
 
 def settings_of(config: DictConfig) -> Settings:
-    """Read the settings in a run's config.
-
-    Raises:
-        ConfigError: The block is missing, or a key or value in it is wrong.
-    """
+    """Read the settings in a run's config; a ConfigError names a wrong key."""
     block = config.get("agentic_video")
     if block is None:
         raise ConfigError("the config has no block 'agentic_video': start from a recipe's yaml", key="agentic_video")
@@ -163,11 +161,7 @@ def _check_credit_by_turn(system: System) -> None:
 
 
 def limits_of(config: DictConfig) -> TokenLimits:
-    """The token budgets of an episode in a run's config.
-
-    Raises:
-        SetupError: A sequence of the engine has no room for more than the prompt.
-    """
+    """Token budgets of an episode in a run's config."""
     rollout = config.actor_rollout_ref.rollout
     room = (rollout.max_model_len or 1 << 30) - rollout.prompt_length
     if room <= 0:
@@ -183,18 +177,18 @@ def limits_of(config: DictConfig) -> TokenLimits:
 
 
 def template_kwargs_of(config: DictConfig) -> dict[str, Any]:
-    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``)."""
+    """Variables of a run's chat template (``data.apply_chat_template_kwargs``)."""
     return kwargs_of(config.get("data"))
 
 
 def episode_limits(data: DictConfig, settings: Settings) -> TokenLimits:
-    """The token budgets of recorded episodes in the ``data`` block of a run that plays none (SFT)."""
+    """Token budgets of recorded episodes in the ``data`` block of SFT."""
     response = int(data.max_response_length)
     return TokenLimits(int(data.max_prompt_length), response, settings.max_turn_tokens or response)
 
 
 class SettingsCache:
-    """The settings of one config object, built once: an agent loop is made for every rollout."""
+    """Settings of one config object, built once: an agent loop is made for every rollout."""
 
     def __init__(self) -> None:
         self._config: DictConfig | None = None
@@ -241,10 +235,9 @@ def _system(values: Any) -> System:
 
 
 def _check_prompts(constants: Any, where: str) -> None:
-    """Make sure that the templates named by a system, or by a part of it, exist and can be filled in.
+    """Make sure that the templates of a system, or of a part of it, exist and can be filled in.
 
-    A field names a template where its default does. ``prompt`` of a custom system may hold the text itself: it is
-    checked only where it looks like a name or a path.
+    A field names a template where its default does; ``prompt`` of a custom system may hold the text itself.
     """
     for constant in fields(constants):
         key, value, default = f"{where}.{constant.name}", getattr(constants, constant.name), constant.default

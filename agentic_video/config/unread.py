@@ -1,6 +1,6 @@
-"""Keys of verl's config that nothing in a run reads: set, they would change nothing.
+"""Unread keys of verl's config: set, they would change nothing.
 
-Which these are is found in the source (:mod:`agentic_video.config.reads`) and lies in ``verl_keys.json``.
+``verl_keys.json`` lists them, from the source (:mod:`agentic_video.config.reads`).
 """
 
 import json
@@ -31,25 +31,18 @@ INSTEAD: Mapping[str, str] = {
     "sandbox_fusion": _REWARD,
     "reward.sandbox_fusion": _REWARD,
 }
-"""The key to set instead of an unread key, or block of keys."""
+"""Keys to set instead of unread keys, or blocks of keys."""
 
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Any]:
-    """The table of :func:`agentic_video.config.reads.table`."""
+    """Load the table of :func:`agentic_video.config.reads.table`."""
     read: Mapping[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return read
 
 
 def check_unread(config: DictConfig) -> None:
-    """Make sure that a run's config leaves verl's unread keys as they are.
-
-    Args:
-        config: Composed, of any stage.
-
-    Raises:
-        SetupError: It doesn't; the message names each such key, and what is read in its place.
-    """
+    """Refuse a config that changes unread keys of verl; the SetupError names them, and the key that is read instead."""
     stage = "grpo" if "actor_rollout_ref" in config else "sft"
     values = OmegaConf.to_container(config, resolve=False)
     changed = [key for key, stock in table()[stage]["unread"].items() if not _same(_at(values, key), stock)]

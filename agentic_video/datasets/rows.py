@@ -22,18 +22,18 @@ from agentic_video.video.open import open_video
 logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 120.0
-"""Longest time that a video may take to be opened where rows are checked by ``probe``."""
+"""Most seconds to open a video (``probe``)."""
 
 DECODE_SECONDS = 7200.0
-"""Longest time that decoding all of a video may take where rows are checked by ``decode``."""
+"""Most seconds to decode all of a video (``decode``)."""
 
 MAX_REPORTED = 10
-"""This many bad rows are named; the others are only counted."""
+"""Most bad rows that are named; others are counted."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A row that can't be used, and why."""
+    """Problem of a row that can't be used."""
 
     where: str  # place of the row, see placed_rows
     message: str  # begins with the place
@@ -44,13 +44,7 @@ class Problem:
 
 
 def reported(problems: Sequence[object], what: str, total: int | None = None) -> list[str]:
-    """Lines about what is left out: the first ones by name, then how many.
-
-    Args:
-        problems: What is wrong, one for each; no lines without any.
-        what: ``row``, ``record`` and so on.
-        total: Of how many; None where unknown.
-    """
+    """Lines about excluded rows, records and so on (``what``): the first ones by name, then their number."""
     lines = [f"{what} left out: {printable(str(problem))}" for problem in problems[:MAX_REPORTED]]
     if problems:
         lines.append(f"{len(problems)}{'' if total is None else f' of {total}'} {what}s left out")
@@ -58,17 +52,14 @@ def reported(problems: Sequence[object], what: str, total: int | None = None) ->
 
 
 def empty(paths: Sequence[object]) -> str:
-    """End of a message that nothing in some files is usable: whether they were empty."""
+    """End of a message about empty files."""
     return f": the {'file is' if len(paths) == 1 else 'files are'} empty"
 
 
 def placed_rows(path: Path) -> list[tuple[str, Any]]:
-    """All rows of a parquet or jsonl file, each with its place; for a line that is no JSON the error about it.
+    """All rows of a parquet or jsonl file, each with its place; for a line that is no JSON its RowError.
 
     Places read ``a.jsonl line 3``, counted from 1, and ``a.parquet row 2``, counted from 0.
-
-    Raises:
-        RowError: The file is missing, of another kind, or can't be read, or holds lines and no object in any of them.
     """
     if not path.is_file():
         raise RowError(f"{path}: no such file; expected a parquet or jsonl file of rows")
@@ -106,7 +97,7 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _row_of_line(line: str, where: str, *, first: bool) -> Any:
-    """What a line holds, or the error about it."""
+    """Parse a line, or return the error about it."""
     try:
         return json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as error:
@@ -127,18 +118,12 @@ def load_rows(
     hidden: bool = False,
     damaged_share: float = DAMAGED_SHARE,
 ) -> tuple[list[VideoQA], list[Problem]]:
-    """Read and check the rows of several files.
+    """Return the good rows of parquet or jsonl files, with absolute paths of videos, and the bad rows' problems.
 
     Args:
-        paths: Parquet or jsonl files.
-        check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one,
-            ``decode`` decodes each frame of each one.
-        hidden: Whether rows whose answers aren't published are of use; only an evaluation can play them.
-        damaged_share: Share of a video's frames that may be damaged, for ``probe`` (which knows only of a missing end)
-            and ``decode``.
-
-    Returns:
-        The good rows, their videos as absolute paths, and what is wrong with each bad one.
+        check_videos: ``exists`` looks for each video file, ``probe`` opens each one, ``decode`` decodes each frame.
+        hidden: Whether rows with unpublished answers are good; only an evaluation can play them.
+        damaged_share: Share of a video's frames that may be damaged (``probe`` knows only of a missing end).
 
     Raises:
         RowError: A file can't be read at all, or holds records, or no row is left.
@@ -185,7 +170,7 @@ def load_rows(
 
 
 def video_problems(videos: Sequence[str], check: str, damaged_share: float = DAMAGED_SHARE) -> list[str]:
-    """Return the problem of each of some videos (see :func:`video_problem`); several are opened at a time."""
+    """Return the problem of each video (see :func:`video_problem`); several are opened at a time."""
     if check == "exists":
         return [video_problem(video, check) for video in videos]
     with ThreadPoolExecutor(cpu_limit(), "check-videos") as pool:  # FFmpeg works without Python's lock
@@ -193,7 +178,7 @@ def video_problems(videos: Sequence[str], check: str, damaged_share: float = DAM
 
 
 def video_problem(video: str, check: str, damaged_share: float = DAMAGED_SHARE) -> str:
-    """What is wrong with a video's file, if anything (see :func:`load_rows`)."""
+    """Problem of a video's file (see :func:`load_rows`); empty for none."""
     path = Path(video)
     try:
         if not path.is_file():

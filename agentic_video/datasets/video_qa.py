@@ -14,19 +14,13 @@ logger = logging.getLogger(__name__)
 
 
 class VideoQADataset(Dataset):
-    """Questions about videos for verl's trainer. A row that can't be used is reported and left out.
+    """Questions about videos for verl's trainer. A row that can't be used is reported and excluded.
 
     Args:
-        data_files: Parquet or jsonl files of the schema in ``agentic_video.types.row``: a list, or one string
-            with commas in between.
-        tokenizer: Not needed; verl passes it.
-        processor: Not needed; verl passes it.
+        data_files: Parquet or jsonl files of rows (``agentic_video.types.row``): a list, or a string with commas.
         config: verl's ``data`` block; ``check_videos`` (``exists``, ``probe`` or ``decode``) and ``damaged_share`` are
             ours.
-        max_samples: Use only this many rows; -1 uses all.
-
-    Raises:
-        RowError: No usable row is left.
+        max_samples: Most rows; -1 uses all.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from agentic_video.planning.shapes import FAMILIES
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, RowInstead, each_record, rows_instead
+from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
@@ -207,7 +207,7 @@ def _check_resumed(config: DictConfig) -> None:
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
     """Check that a checkpoint can be loaded, as far as its name and its folder tell."""
-    from agentic_video.evaluation.model import cached_config
+    from agentic_video.evaluation.model import cached_config, hub_problem
 
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -219,8 +219,8 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
                 "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
             )
         return
-    if problem := _hub_problem(model):
-        raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+    if problem := hub_problem(model):
+        raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}", key="MODEL_PATH")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
 
@@ -304,22 +304,6 @@ def _json_of(file: Path, named: str) -> dict[str, Any]:
     return read
 
 
-def _hub_problem(name: str) -> str:
-    """Why neither the hub nor its cache has a model for the user; empty where one has."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    from agentic_video.evaluation.model import hub_error
-
-    error = hub_error(name, timeout=10)
-    if error is None:
-        return ""
-    if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set and it isn't in the cache"
-    if isinstance(error, HfHubHTTPError | HFValidationError):
-        return f"the hub has none of that name for you ({one_line(error)[:120]})"
-    return f"the hub can't be reached ({type(error).__name__})"
-
-
 def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
     """Read the usable rows, or those of the records, of some files; the others are printed."""
     try:
@@ -386,7 +370,7 @@ def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[li
         for record in () if rows else each_record([file]):
             lines += 1
             if isinstance(record, RecordError):
-                rows += isinstance(record, RowInstead)
+                rows += isinstance(record, MisplacedRowError)
                 problems.append(printable(str(record)))
                 continue
             video = record.qa.video

@@ -15,7 +15,7 @@ from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import JOURNALS, REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
-from agentic_video.types.record import Record, RecordError, RowInstead, each_record, rows_instead
+from agentic_video.types.record import MisplacedRowError, Record, RecordError, each_record, rows_instead
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
@@ -86,7 +86,7 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
                     yield record
     except RecordError as error:
         raise SetupError(str(error)) from error
-    if problems and not any_good and all(isinstance(problem, RowInstead) for problem in problems):
+    if problems and not any_good and all(isinstance(problem, MisplacedRowError) for problem in problems):
         raise SetupError(rows_instead(named, "records (finished episodes) are read here"))
     report_problems(problems, "record")
     if not any_good:

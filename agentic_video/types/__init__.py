@@ -1,4 +1,4 @@
-"""What flows: rows, messages, actions, trajectories, records. Nothing here imports another room.
+"""Schemas of rows, messages, actions, trajectories and records. Nothing here imports another room.
 
 The names are looked up when they are first used: commands that read none of them start where numpy isn't installed.
 """

@@ -1,21 +1,16 @@
-"""What a turn of the model asks for."""
+"""Actions of a turn: tool calls, an answer, or neither."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentic_video.types.plain import as_tuple, plain, require_str
+from agentic_video.types.plain import as_json, as_tuple, require_str
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A request for a tool: its name and its arguments as the model wrote them (not checked yet).
-
-    Raises:
-        TypeError: The name is no text, or the arguments are no plain data by name: a record couldn't hold them.
-            Numbers of numpy become plain ones.
-    """
+    """A request for a tool: its name and its unchecked arguments, which a record must be able to hold."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -27,25 +22,21 @@ class ToolCall:
         try:
             json.dumps(self.arguments)  # far quicker than a look at each value
         except TypeError:
-            object.__setattr__(self, "arguments", plain(self.arguments, "ToolCall.arguments"))
+            object.__setattr__(self, "arguments", as_json(self.arguments, "ToolCall.arguments"))
 
 
 REFUSED = "refused"
-"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
+"""Name of a call that couldn't be read; its argument ``reason`` says why. No tool has this name."""
 
 
 def refused(reason: str) -> ToolCall:
-    """What stands in the place of a call that can't be read, where the others of its turn are carried out."""
+    """Make the placeholder of a call that can't be read, where the others of its turn are carried out."""
     return ToolCall(REFUSED, {"reason": reason})
 
 
 @dataclass(frozen=True)
 class Calls:
-    """A turn that asks for tools.
-
-    Raises:
-        TypeError: The calls are one that isn't in a tuple, or one of them is something else.
-    """
+    """A turn that asks for tools."""
 
     calls: tuple[ToolCall, ...]
 
@@ -58,11 +49,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Answer:
-    """A turn that answers the question.
-
-    Raises:
-        TypeError: The text is none.
-    """
+    """A turn that answers the question."""
 
     text: str
 
@@ -72,11 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Illegal:
-    """A turn that is neither: ``reason`` says why.
-
-    Raises:
-        TypeError: The reason is no text.
-    """
+    """A turn that neither calls tools nor answers: ``reason`` says why."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Frames as they flow through the package: with their pixels, and as references without."""
+"""Frames with their pixels, and references without."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ import numpy as np
 from agentic_video.types.plain import as_float, as_int
 
 MAX_PICTURE_BYTES = 2 * 2**20
-"""Of the PNG file of a picture that a tool made; a larger one isn't recorded."""
+"""Largest PNG file of a picture that a tool made; a larger one isn't recorded."""
 
 
 _MOST_PIXEL_BYTES = 32 * MAX_PICTURE_BYTES
-"""Of a picture that is made a PNG file at all."""
+"""Largest picture that is converted to PNG at all."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a frame store finds a frame again, or decodes it again to the same bytes.
+    """Address of a frame in a frame store, which decodes it again to the same bytes.
 
     Attributes:
-        video: Video file.
         index: The frame's position in presentation order.
-        size: (width, height) in pixels that was asked for; None for the video's own.
+        size: Requested (width, height) in pixels; None for the video's own.
     """
 
     video: str
@@ -38,12 +37,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Crop:
-    """Where in a frame a tool cut a picture out.
+    """Region of a frame that a tool cut out.
 
     Attributes:
         box: Left, top, right and bottom edge in pixels of the frame, right and bottom not included.
-        frame_width: Of the frame as it was cut, in pixels.
-        frame_height: Likewise.
+        frame_width: In pixels, of the frame as it was cut.
     """
 
     box: tuple[int, int, int, int]
@@ -59,14 +57,10 @@ class Frame:
         index: Position in presentation order, 0 for the first frame.
         time: Real presentation time in seconds from the file's start.
         image: RGB uint8 array of shape (height, width, 3).
-        origin: Where a store finds it again; None for a picture that a tool made. It isn't passed on by
-            ``dataclasses.replace``, so that a picture with other pixels never goes by it.
-        crop: Where a tool cut it out of the frame; None for a whole one, and for other pictures that tools make. It
-            isn't passed on either.
-
-    Raises:
-        TypeError: The index is no whole number, or the time no number. Those of numpy are, and become plain ones.
-        ValueError: The index is below 0.
+        origin: Its address in a store; None for a picture that a tool made. ``dataclasses.replace`` doesn't copy it,
+            so that a picture with other pixels never has it.
+        crop: Region that a tool cut out; None for a whole frame, and for other pictures of tools. It isn't copied
+            either.
     """
 
     index: int
@@ -85,14 +79,14 @@ class Frame:
 
     @classmethod
     def cropped(cls, index: int, time: float, image: np.ndarray, crop: Crop) -> Frame:
-        """A picture that was cut out of a frame (:func:`agentic_video.video.sizes.crop`)."""
+        """Make a picture that was cut out of a frame (:func:`agentic_video.video.sizes.crop`)."""
         frame = cls(index, time, image)
         object.__setattr__(frame, "crop", crop)
         return frame
 
     @classmethod
     def stored(cls, index: int, time: float, image: np.ndarray, origin: Origin, key: str) -> Frame:
-        """A frame that a store has, with the key that it computed when it decoded it."""
+        """Make a frame of a store, with the key that was computed when it was decoded."""
         frame = cls(index, time, image)
         object.__setattr__(frame, "origin", origin)
         frame.__dict__["key"] = key  # where the cached property looks first
@@ -110,12 +104,12 @@ class Frame:
 
     @cached_property
     def key(self) -> str:
-        """See :func:`image_key`; a stored frame's is at hand."""
+        """See :func:`image_key`; a stored frame has it already."""
         return image_key(self.image)
 
     @property
     def has_key(self) -> bool:
-        """Whether its key is at hand: computing one takes up to a millisecond a megabyte."""
+        """True where the key is known: computing one takes up to a millisecond a megabyte."""
         return "key" in self.__dict__
 
 
@@ -124,8 +118,7 @@ class FrameRef:
     """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels.
 
     Attributes:
-        crop: Where it was cut out of the frame; None for a whole frame.
-        made: Key (:func:`image_key`) of a picture that no video gives again, as a tool made it; empty for others.
+        made: Key (:func:`image_key`) of a picture that a tool made, which no video has; empty for others.
         picture: Such a picture as a PNG file; None where it wasn't recorded.
     """
 
@@ -139,7 +132,7 @@ class FrameRef:
 
     @classmethod
     def of(cls, frame: Frame, video: str = "") -> FrameRef:
-        """The reference of a frame; of a picture that a tool made, its content.
+        """Make the reference of a frame; a picture that a tool made keeps its content.
 
         Args:
             video: The episode's video: a frame of another one can't be found again by its number. Empty for any.
@@ -156,11 +149,7 @@ class FrameRef:
         return bool(self.made) and self.picture is None
 
     def recorded(self) -> np.ndarray:
-        """A made picture's pixels, as an RGB uint8 array of shape (height, width, 3).
-
-        Raises:
-            ValueError: It wasn't recorded, or the file is damaged.
-        """
+        """Decode a made picture to an RGB uint8 array of shape (height, width, 3); a damaged one raises ValueError."""
         from PIL import Image, UnidentifiedImageError
 
         if self.picture is None:
@@ -178,7 +167,7 @@ class FrameRef:
 
 
 def _png(image: np.ndarray) -> bytes | None:
-    """A picture as a PNG file; None where it would be too large for a record."""
+    """Encode a picture as PNG; None where it would be too large for a record."""
     from PIL import Image
 
     if image.nbytes > _MOST_PIXEL_BYTES:
@@ -194,10 +183,8 @@ class ImageRef:
 
     Attributes:
         key: See :func:`image_key`.
-        width: In pixels.
-        height: In pixels.
-        origin: Where a store finds it; None for a picture that a tool made.
-        node: Id of the Ray node whose store has it; empty where that doesn't matter.
+        origin: Its address in a store; None for a picture that a tool made.
+        node: Id of the Ray node whose store has it; empty for any.
         image: Its pixels as an RGB uint8 array of shape (height, width, 3), where they travel with it.
     """
 
@@ -210,17 +197,17 @@ class ImageRef:
 
     @classmethod
     def of(cls, frame: Frame, node: str = "") -> ImageRef:
-        """The reference of a frame: with its pixels only if a store can't find it."""
+        """Make the reference of a frame: with its pixels only if no store has it."""
         image = frame.image if frame.origin is None else None
         return cls(frame.key, frame.width, frame.height, frame.origin, node, image)
 
     def bare(self) -> ImageRef:
-        """Itself without pixels."""
+        """Return a copy without pixels."""
         return replace(self, image=None)
 
 
 class Sized(Protocol):
-    """A frame, or what stands for one."""
+    """A frame or a reference to one."""
 
     @property
     def width(self) -> int:
@@ -233,8 +220,8 @@ class Sized(Protocol):
         ...
 
 
-class OneSize:
-    """What is made of frames of one size."""
+class SameSizeFrames:
+    """Frames that share one size."""
 
     frames: tuple[Sized, ...]
 
@@ -250,7 +237,7 @@ class OneSize:
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(OneSize):
+class Clip(SameSizeFrames):
     """Frames that the model takes as one video: it merges them two by two, so they cost half the tokens.
 
     Attributes:
@@ -269,7 +256,7 @@ class Clip(OneSize):
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The frames' times in seconds, which a model is told."""
+        """The frames' times in seconds, which the model gets."""
         return tuple(frame.time for frame in self.frames)
 
     @cached_property
@@ -279,17 +266,13 @@ class Clip(OneSize):
 
     @property
     def has_key(self) -> bool:
-        """Whether the keys of its frames are at hand."""
+        """True where the keys of its frames are known."""
         return all(frame.has_key for frame in self.frames)
 
 
 @dataclass(frozen=True)
-class ClipRef(OneSize):
-    """A shown clip without its pixels.
-
-    Attributes:
-        frames: Of one size, in order of time.
-    """
+class ClipRef(SameSizeFrames):
+    """A shown clip without its pixels: frames of one size in order of time."""
 
     frames: tuple[FrameRef, ...]
 
@@ -300,14 +283,8 @@ class ClipRef(OneSize):
 
 
 @dataclass(frozen=True)
-class VideoRef(OneSize):
-    """A clip that travels between processes by its key.
-
-    Attributes:
-        key: See :func:`clip_key`.
-        frames: Of its frames.
-        times: Their times in seconds.
-    """
+class VideoRef(SameSizeFrames):
+    """A clip that travels between processes by its key (:func:`clip_key`); times are in seconds."""
 
     key: str
     frames: tuple[ImageRef, ...]
@@ -315,13 +292,13 @@ class VideoRef(OneSize):
 
     @classmethod
     def of(cls, clip: Clip, node: str = "") -> VideoRef:
-        """The reference of a clip: frames with their pixels only if a store can't find them."""
+        """Make the reference of a clip: frames with their pixels only if no store has them."""
         frames = tuple(ImageRef.of(frame, node if frame.origin else "") for frame in clip.frames)
         return cls(clip.key, frames, clip.times)
 
 
 def is_picture(image: object) -> bool:
-    """Whether it is what :attr:`Frame.image` must be; pixels aren't looked at."""
+    """Return True for an array of the type and shape of :attr:`Frame.image`."""
     if not isinstance(image, np.ndarray) or image.dtype != _UINT8:
         return False
     return image.ndim == 3 and image.shape[2] == 3 and image.size > 0
@@ -331,21 +308,12 @@ _UINT8 = np.dtype(np.uint8)
 
 
 def clip_key(keys: Sequence[str], times: Sequence[float]) -> str:
-    """Equal for equal frames at equal times only.
-
-    Args:
-        keys: Of the frames.
-        times: Of the frames, in seconds.
-    """
+    """Key that is equal for frames of equal keys at equal times (in seconds) only."""
     return hashlib.blake2b(repr((tuple(keys), tuple(map(float, times)))).encode(), digest_size=16).hexdigest()
 
 
 def image_key(image: np.ndarray) -> str:
-    """Equal for equal images only.
-
-    Args:
-        image: uint8 array of shape (height, width, 3).
-    """
+    """Key that is equal for equal images only: uint8 arrays of shape (height, width, 3)."""
     # Processors have instructions for SHA-256: a third of BLAKE2's time.
     digest = hashlib.sha256(repr(image.shape).encode())
     digest.update(np.ascontiguousarray(image).data)

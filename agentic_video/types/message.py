@@ -1,4 +1,4 @@
-"""Chat messages of text, images and clips, and what an agent is shown after a turn."""
+"""Chat messages and observations of text, images and clips."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +11,16 @@ from agentic_video.types.plain import as_int, as_tuple
 from agentic_video.types.text import as_unicode
 
 Visual = Frame | Clip
-"""What a model looks at: one image, or several frames as one video."""
+"""One image, or several frames as one video."""
 Part = str | Visual
-"""A piece of a message: text, one image, or one clip."""
+"""Part of a message: text, one image, or one clip."""
 ObservationRole = Literal["user", "tool"]
-"""Whose message an observation is, as the model's chat template writes it."""
+"""Role of an observation's message in the model's chat template."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message of text, images and clips in the order in which they are shown.
-
-    Raises:
-        TypeError: The parts are one part that isn't in a tuple, one of them is something else, or a picture isn't uint8
-            of shape (height, width, 3).
-    """
+    """One chat message of text, images and clips in order."""
 
     role: Literal["system", "user"]
     parts: tuple[Part, ...]
@@ -39,10 +34,10 @@ class AsideRequest:
     """A side query to the model (:meth:`agentic_video.systems.base.EpisodeView.ask`).
 
     Attributes:
-        messages: Its own conversation, which the model continues.
+        messages: A conversation of its own.
         max_tokens: Most generated tokens.
         stop: Texts after which to stop; they stay in the reply.
-        prefix: What the reply starts with.
+        prefix: Start of the reply.
     """
 
     messages: tuple[Message, ...]
@@ -58,16 +53,12 @@ class AsideRequest:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent is shown after a turn.
+    """Parts that the agent is shown after a turn, without the chat template's wrapping.
 
     Attributes:
-        parts: Text, images and clips in order, without the chat template's wrapping.
-        legal_calls: How many of the turn's calls were carried out.
-        illegal_calls: How many were refused.
-        unread_images: Images that were asked for and not read, as an episode may not hold so many: it ends.
-
-    Raises:
-        TypeError: The parts are none, as for :class:`Message`, or a number is no whole one.
+        legal_calls: Number of the turn's calls that were carried out.
+        illegal_calls: Number of those that were refused.
+        unread_images: Images that were requested, but not read, as they exceed the episode's budget: it ends.
     """
 
     parts: tuple[Part, ...]
@@ -88,10 +79,7 @@ class Observation:
 
 
 def _read_parts(shown: Message | Observation) -> None:
-    """See that the parts can be shown, and make a tuple of a list or of a generator, which is read once only.
-
-    What a model wrote, and is shown again, may hold half of a surrogate pair, which no tokenizer takes.
-    """
+    """Check the parts, which systems make, and convert them to a tuple of pictures and Unicode text."""
     name = f"{type(shown).__name__}.parts"
     parts = as_tuple(shown.parts, name, "part")
     parts = tuple(as_unicode(part) if isinstance(part, str) else part for part in parts)
@@ -116,27 +104,27 @@ def _described(image: object) -> str:
 
 
 def visuals_of(parts: Sequence[Part]) -> tuple[Visual, ...]:
-    """The images and clips of a message, in order."""
+    """Images and clips of a message, in order."""
     return tuple(part for part in parts if not isinstance(part, str))
 
 
 def frames_of(parts: Sequence[Part]) -> tuple[Frame, ...]:
-    """The frames of a message in order, those of clips included."""
+    """Frames of a message in order, those of clips included."""
     return tuple(frame for part in visuals_of(parts) for frame in (part.frames if isinstance(part, Clip) else (part,)))
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """The text of a message, an image written as ``<image>`` and a clip as ``<video>``."""
+    """Text of a message, with ``<image>`` for an image and ``<video>`` for a clip."""
     shown = ("<video>" if isinstance(part, Clip) else part if isinstance(part, str) else "<image>" for part in parts)
     return "".join(shown)
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:
-    """The same with adjacent texts as one: what is spread over them shows."""
-    whole: list[Part] = []
+    """Join adjacent texts, so that a text that is spread over them can be found."""
+    merged: list[Part] = []
     for part in parts:
-        if whole and isinstance(part, str) and isinstance(before := whole[-1], str):
-            whole[-1] = before + part
+        if merged and isinstance(part, str) and isinstance(before := merged[-1], str):
+            merged[-1] = before + part
         else:
-            whole.append(part)
-    return whole
+            merged.append(part)
+    return merged

@@ -1,10 +1,15 @@
-"""Checks and conversions of values handed over by plugins: numpy's numbers become Python's, which JSON can hold."""
+"""Conversion of plugins' and files' values to plain Python data, which JSON can hold."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any, SupportsFloat
+from uuid import UUID
 
 import numpy as np
+
+from agentic_video.types.text import short
 
 
 def as_int(value: Any, name: str) -> int:
@@ -33,12 +38,7 @@ def require_str(value: Any, name: str) -> str:
 
 
 def as_tuple(values: Any, name: str, item: str) -> tuple[Any, ...]:
-    """Convert a sequence or an iterator to a tuple; a string or a single item raises a TypeError.
-
-    Args:
-        name: The value's name, for the error.
-        item: Word for what it holds, for the error.
-    """
+    """Convert a sequence or an iterator to a tuple; a string or a single item raises a TypeError."""
     if isinstance(values, tuple):
         return values
     if isinstance(values, str) or not isinstance(values, Sequence | Iterator):
@@ -47,16 +47,27 @@ def as_tuple(values: Any, name: str, item: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def plain(value: Any, where: str) -> Any:
-    """Copy plain data with numpy's numbers as Python's; anything else raises a TypeError that says where it is."""
-    if isinstance(value, np.generic):
-        value = value.item()
+def as_json(value: Any, where: str) -> Any:
+    """Copy nested data as JSON has it; a TypeError says where something else is.
+
+    Numpy's numbers become Python's, arrays and tuples lists, times ISO text, durations seconds, decimals numbers.
+    """
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {plain(key, f"a name in {where}"): plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list):
-        return [plain(item, f"{where}[{number}]") for number, item in enumerate(value)]
-    if isinstance(value, tuple):
-        return tuple(plain(item, f"{where}[{number}]") for number, item in enumerate(value))
-    raise TypeError(f"{where} is no plain data: {value!r:.80}")
+        if odd := [key for key in value if not isinstance(key, str | int | float | np.number | None)]:
+            raise TypeError(f"{where} has a key that is no text: {short(odd[0])}")
+        return {as_json(key, where): as_json(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item, f"{where}[{number}]") for number, item in enumerate(value)]
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return as_json(value.tolist(), where)
+    raise TypeError(f"{where} is {type(value).__name__}, which JSON doesn't have: {short(value)}")

@@ -1,4 +1,4 @@
-"""Trajectory records: finished episodes as json lines, for whatever reads episodes later (SFT, KTO, filters, viewers).
+"""Trajectory records: finished episodes as JSON lines, for SFT, KTO, filters and viewers.
 
 A file holds one record a line, UTF-8:
 
@@ -43,7 +43,7 @@ from pydantic import (
 
 from agentic_video.types.frame import MAX_PICTURE_BYTES
 from agentic_video.types.jsonl import json_line
-from agentic_video.types.plain import plain
+from agentic_video.types.plain import as_json
 from agentic_video.types.row import RowError, VideoQA, located
 from agentic_video.types.schema import first_problem
 from agentic_video.types.text import printable, short
@@ -212,17 +212,12 @@ class RecordError(ValueError):
     """A record that can't be used; the message names the file, the line and the field."""
 
 
-class RowInstead(RecordError):
-    """A row, which is a question, where a record was to be."""
+class MisplacedRowError(RecordError):
+    """A row, which is a question, where a record was expected."""
 
 
 def rows_instead(files: str, read: str) -> str:
-    """The message about files of rows where records were to be.
-
-    Args:
-        files: Their names.
-        read: What is read there, e.g. "sft reads records (finished episodes)".
-    """
+    """Message about files of rows where ``read``, e.g. "sft reads records (finished episodes)"."""
     return f"{files}: these are rows (questions), but {read}, which `agentic-video distill` makes of rows"
 
 
@@ -231,10 +226,8 @@ class Record:
     """One finished episode.
 
     Attributes:
-        qa: The question.
-        trajectory: What happened.
-        rewards: What it earned, by name; empty where nothing was scored.
-        provenance: Who made it and with what.
+        rewards: Rewards by name; empty where nothing was scored.
+        provenance: Its author and settings.
     """
 
     qa: VideoQA
@@ -243,7 +236,7 @@ class Record:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of a line."""
+        """Fields of a line."""
         return {
             "version": VERSION,
             "video_qa": self.qa.to_row(),
@@ -254,17 +247,10 @@ class Record:
 
     @classmethod
     def from_dict(cls, raw: Any, where: str = "record") -> "Record":
-        """Check the fields of a line and make a record of them.
-
-        Args:
-            where: How error messages name it, e.g. ``episodes.jsonl line 12``.
-
-        Raises:
-            RecordError: A field is missing, unknown or of the wrong kind.
-        """
+        """Check the fields of a line; ``where`` names it in the RecordError about a bad one."""
         raw = _upgraded(raw)
         if isinstance(raw, Mapping) and "question" in raw and not is_record(raw):
-            raise RowInstead(f"{where}: is a row (a question), not a record (a finished episode)")
+            raise MisplacedRowError(f"{where}: is a row (a question), not a record (a finished episode)")
         if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
             raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
         try:
@@ -284,12 +270,12 @@ class Record:
 
 
 def is_record(raw: Any) -> bool:
-    """Whether what a line holds is meant to be a record; it isn't checked."""
+    """Return True for a line that is meant to be a record; it isn't checked."""
     return isinstance(raw, Mapping) and ("video_qa" in raw or "trajectory" in raw)
 
 
 def _upgraded(raw: Any) -> Any:
-    """A record of version 1 as one of this version: what is ``loss_mask`` now was ``taught`` then."""
+    """Convert a record of version 1, in which ``loss_mask`` was ``taught``."""
     if not isinstance(raw, Mapping) or raw.get("version") != 1:
         return raw
     trajectory = raw.get("trajectory")
@@ -306,11 +292,7 @@ def _upgraded(raw: Any) -> Any:
 
 
 def write_record(file: TextIO, record: Record) -> None:
-    """Write one line to a UTF-8 text file.
-
-    Raises:
-        RecordError: It holds what no file of records can; nothing of it was written.
-    """
+    """Write one line to a UTF-8 text file; after a RecordError nothing of it was written."""
     try:
         line = _line(record.to_dict())
     except (TypeError, ValueError, RecursionError) as error:
@@ -322,38 +304,24 @@ def _line(fields: dict[str, Any]) -> str:
     try:
         return json_line(fields)
     except TypeError:  # numpy's values, or an error that names the place
-        return json_line(plain(fields, "record"))
+        return json_line(as_json(fields, "record"))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """A record that hasn't been read yet: a tenth of its line's size, of which its objects take several times as much.
-
-    Attributes:
-        path: The file that it is from.
-        number: Of the line, from 1.
-        packed: The line, compressed.
-    """
+    """An unread record: a compressed line, a tenth of its size, of which objects take several times as much."""
 
     path: Path
     number: int
     packed: bytes
 
     def read(self) -> Record:
-        """The record.
-
-        Raises:
-            RecordError: The line is bad.
-        """
+        """Read the record; a bad line raises a RecordError."""
         return _record(zlib.decompress(self.packed), self.path, self.number)
 
 
 def record_lines(paths: Iterable[str | Path]) -> list[RecordLine]:
-    """The records of several files, unread, for sets whose objects don't fit into memory.
-
-    Raises:
-        RecordError: A file can't be read at all.
-    """
+    """Load the lines of several files, unread, for sets whose objects don't fit into memory."""
     found: list[RecordLine] = []
     for path in map(Path, paths):
         with _opened(path) as file:
@@ -365,15 +333,7 @@ def record_lines(paths: Iterable[str | Path]) -> list[RecordLine]:
 def each_record(
     paths: Iterable[str | Path], wanted: Callable[[bytes], object] = bytes.strip
 ) -> Iterator[Record | RecordError]:
-    """The records of several files, one after the other; a bad line yields its error.
-
-    Args:
-        paths: The files.
-        wanted: Whether a line is read at all; by default, where there is anything in it.
-
-    Raises:
-        RecordError: A file can't be read at all.
-    """
+    """Yield the records of several files; a bad line yields its error. ``wanted`` selects lines."""
     for path in map(Path, paths):
         with _opened(path) as file:
             for number, line in enumerate(file, start=1):
@@ -388,12 +348,7 @@ def each_record(
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
-    """The records of a file, one after the other.
-
-    Raises:
-        RecordError: The file can't be read, or a line is bad (the first bad one ends the iteration;
-            :func:`each_record` continues after it).
-    """
+    """Yield the records of a file; the first bad line raises its RecordError (:func:`each_record` continues)."""
     for record in each_record([path]):
         if isinstance(record, RecordError):
             raise record
@@ -401,14 +356,7 @@ def read_records(path: str | Path) -> Iterator[Record]:
 
 
 def load_records(paths: Iterable[str | Path]) -> tuple[list[Record], list[str]]:
-    """The records of several files.
-
-    Returns:
-        The good records in order, and one message for each bad line.
-
-    Raises:
-        RecordError: A file can't be read at all.
-    """
+    """Return the good records of several files in order, and one message for each bad line."""
     records: list[Record] = []
     problems: list[str] = []
     for record in each_record(paths):

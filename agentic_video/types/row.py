@@ -26,12 +26,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
-from uuid import UUID
 
+from agentic_video.types.plain import as_json
 from agentic_video.types.text import is_unicode, short
 
 AnswerType = Literal["multiple_choice", "open_ended", "interval", "intervals"]
@@ -46,16 +45,16 @@ MAX_WINDOWS = 256
 """Gold windows of a row; no published row has more than a few dozen."""
 
 QuestionClass = Literal["direct", "adaptive", "active"]
-"""What a question needs (``extra_info.class``; VideoBrain's paper, section 3.2). ``direct``: the overview is enough.
+"""Needs of a question (``extra_info.class``; VideoBrain's paper, section 3.2). ``direct``: the overview is enough.
 ``adaptive``: it is, for a stronger model. ``active``: more frames are needed."""
 
 MAX_DEPTH = 32
-"""Of what a row's ``extra_info`` holds."""
+"""Most levels of a row's ``extra_info``."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 OPTIONS_ELSEWHERE = ("options", "option", "choices", "choice", "candidates")
-"""What others call ``options``, in lower case."""
+"""Other names of ``options``, in lower case."""
 
 
 _LETTERED = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)", re.DOTALL)
@@ -74,7 +73,6 @@ class VideoQA:
         answer: The letter of the right option (multiple choice), the reference answer (open ended), or the windows as
             text (an interval). Empty where it isn't published.
         options: Option texts without letters, in order; empty for other questions.
-        extra: Whatever else a system needs.
         windows: Gold windows in seconds: the right answer where it is an interval (of several windows each is right for
             ``interval``, all together for ``intervals``), else where the evidence is; empty where unknown.
         where: The row's place, e.g. ``train.jsonl line 12``, for messages; no part of the row.
@@ -93,15 +91,7 @@ class VideoQA:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], where: str = "row") -> "VideoQA":
-        """Check a row of a data file and make a ``VideoQA`` of it.
-
-        Args:
-            row: Column name to value, as read from parquet or jsonl.
-            where: How error messages name the row, e.g. ``train.parquet row 12``.
-
-        Raises:
-            RowError: A field is missing or of the wrong kind.
-        """
+        """Check a row as read from parquet or jsonl; ``where`` names it in the RowError about a bad field."""
 
         def text(name: str, default: str | None = None, must: str = "must be a non-empty string") -> str:
             value = row.get(name, default)
@@ -143,9 +133,10 @@ class VideoQA:
         if _is_deep(extra):
             raise RowError(f"{where}: field 'extra_info' is nested more than {MAX_DEPTH} deep")
         try:
-            extra = _as_json(extra or {}, "extra_info")
-        except ValueError as error:
-            raise RowError(f"{where}: {error}") from None
+            extra = as_json(extra or {}, "extra_info")
+        except TypeError as error:
+            key, _, problem = str(error).partition(" ")
+            raise RowError(f"{where}: field '{key}' {problem}") from None
         hidden = extra.get("answer_hidden") is True
         if hidden and (row.get("answer") or answer_type in INTERVAL_TYPES):
             raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
@@ -187,7 +178,7 @@ class VideoQA:
 
     @property
     def hidden(self) -> bool:
-        """Whether its answer isn't published: it can be played, and not graded."""
+        """True where the answer isn't published: the row can be played, but not graded."""
         return not self.answer
 
     def to_row(self) -> dict[str, Any]:
@@ -206,11 +197,9 @@ class VideoQA:
 
 
 def by_letter(options: Sequence[str]) -> dict[str, str]:
-    """The texts of options that begin with letters ("A. cat", "(A) cat", "(A): cat", "A: cat"), by their letters.
+    """Texts of options that begin with letters ("A. cat", "(A) cat", "(A): cat", "A: cat"), by their letters.
 
-    Returns:
-        As they are ordered; empty where there is one option, one without a letter or a text, or where the letters
-        aren't A, B, ... in any order.
+    Empty where there is one option, one without a letter or a text, or the letters aren't A, B, ... in any order.
     """
     found = {
         mark[1]: mark[2].strip() for option in options if (mark := _LETTERED.fullmatch(option)) and mark[2].strip()
@@ -219,11 +208,7 @@ def by_letter(options: Sequence[str]) -> dict[str, str]:
 
 
 def read_windows(value: Any) -> tuple[Interval, ...]:
-    """Gold windows as they stand in a file: ``[[start, end], ..]`` in seconds; none for null.
-
-    Raises:
-        ValueError: They can't be read; the message follows the field's name.
-    """
+    """Read gold windows, ``[[start, end], ..]`` in seconds; a ValueError's message follows the field's name."""
     if value is None:
         return ()
     if not _is_list(value):
@@ -247,7 +232,7 @@ def windows_text(windows: Sequence[Interval]) -> str:
 
 
 def absolute(folder: Path, path: str) -> str:
-    """A path that may start at a folder, or at a home (``~``), without links; as it is where it leads nowhere."""
+    """Resolve a path that may start at a folder, or at a home (``~``); it stays as it is where it leads nowhere."""
     try:
         return str((folder / os.path.expanduser(path)).resolve())
     except (OSError, RuntimeError, ValueError):  # a circle of links, for one, or a zero byte
@@ -255,10 +240,7 @@ def absolute(folder: Path, path: str) -> str:
 
 
 def located(qa: VideoQA, folder: Path) -> VideoQA:
-    """A row whose files' paths may start at a folder, with absolute ones.
-
-    They are the video's and, where it names a file of subtitles and isn't some other text, ``extra_info.subtitles``.
-    """
+    """Make the paths of a row's video, and of its file of subtitles (``extra_info.subtitles``), absolute."""
     video = qa.video if Path(qa.video).is_absolute() else absolute(folder, qa.video)
     words = qa.extra.get("subtitles")
     if not isinstance(words, str) or not words.endswith((".srt", ".json")) or Path(words).is_absolute():
@@ -267,7 +249,7 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
 
 
 def _missing(row: Mapping[str, Any], *, answered: bool) -> str:
-    """The message about a row that lacks fields."""
+    """Message about a row that lacks fields."""
     needed = ("id", "video", "question", *(("answer",) if answered else ()))
     names = [f"'{name}'" for name in needed if name not in row]
     said = f"field {names[0]} is" if len(names) == 1 else f"fields {', '.join(names)} are"
@@ -275,7 +257,7 @@ def _missing(row: Mapping[str, Any], *, answered: bool) -> str:
 
 
 def _options_elsewhere(row: Mapping[str, Any]) -> str:
-    """The name of a column that holds what should stand in ``options``; empty where there is none."""
+    """Name of another column with the options; empty where there is none."""
     named = (name for name in row if name != "options" and name.lower() in OPTIONS_ELSEWHERE)
     return next((name for name in named if isinstance(row[name], str | Sequence | Mapping) and row[name]), "")
 
@@ -294,31 +276,8 @@ def _seconds(value: Any) -> float:
         return math.inf
 
 
-def _as_json(value: Any, name: str) -> Any:
-    """A value as JSON has it, since records are: times as ISO text, durations in seconds, decimals as numbers."""
-    if isinstance(value, Mapping):
-        if odd := [key for key in value if not isinstance(key, str | int | float | None)]:
-            raise ValueError(f"field '{name}' has a key that is no text: {short(odd[0])}")
-        return {key: _as_json(inner, f"{name}.{key}") for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(inner, f"{name}[{number}]") for number, inner in enumerate(value)]
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, date | time):  # a datetime is a date
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return int(value) if value.as_tuple().exponent == 0 else float(value)
-    if isinstance(value, UUID):
-        return str(value)
-    if callable(as_plain := getattr(value, "tolist", None)):  # numpy's numbers and arrays
-        return _as_json(as_plain(), name)
-    raise ValueError(f"field '{name}' is {type(value).__name__}, which JSON doesn't have: {short(value)}")
-
-
 def _is_deep(value: Any) -> bool:
-    """Whether lists and objects lie in each other more than may be, without recursing into them."""
+    """Return True for more than ``MAX_DEPTH`` levels, without recursion."""
     layer = [value]
     for _ in range(MAX_DEPTH):
         layer = [

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with plain data, as one line."""
+"""Pydantic's validation errors as one line."""
 
 from pydantic import ValidationError
 
@@ -8,10 +8,7 @@ _WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:
-    """The dotted key of a validation's first problem, and the problem.
-
-    Parts of a union have names in angle brackets (``Tag("<frame>")``), which are no part of the key.
-    """
+    """Dotted key of a validation's first problem, and the problem; union tags in angle brackets are no part of it."""
     found = error.errors(include_url=False)[0]
     parts = [part for part in found["loc"] if isinstance(part, int) or not part.startswith("<")]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")

@@ -1,8 +1,8 @@
-"""Texts that others wrote."""
+"""Text of models and users."""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is one: JSON can write half of a surrogate pair, which no tokenizer and no UTF-8 file takes."""
+    """Return False for text with half a surrogate pair, which JSON can write, but no tokenizer or UTF-8 file takes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -11,19 +11,18 @@ def is_unicode(text: str) -> bool:
 
 
 def as_unicode(text: str) -> str:
-    """A text with a replacement character for each half of a surrogate pair, such as what a model wrote has when it is
-    shown to it again; two halves that belong together become their character."""
+    """Join the halves of surrogate pairs, and replace each lone half with the replacement character."""
     return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def short(value: object) -> str:
-    """A value for a message, as Python writes it: its first 60 characters."""
+    """First 60 characters of a value's repr, for messages."""
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "..."
 
 
 def printable(text: str) -> str:
-    """A text for a terminal or a log: what isn't shown there, but obeyed, is written as an escape."""
+    """Escape the control characters of a text, which a terminal or a log would obey."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)

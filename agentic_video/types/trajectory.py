@@ -1,21 +1,22 @@
-"""What an episode leaves behind: plain data that rewards, metrics, exports and viewers read."""
+"""Trajectories of episodes: plain data that rewards, metrics, exports and viewers read."""
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from math import isfinite
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Clip, ClipRef, Crop, Frame, FrameRef
 from agentic_video.types.message import Message, Part
+from agentic_video.types.plain import as_json
 
 
 class EndReason(StrEnum):
-    """Why an episode ended."""
+    """Reason for an episode's end."""
 
     ANSWER = "answer"
     TURN_LIMIT = "turn_limit"
@@ -31,7 +32,7 @@ RecordedPart = str | FrameRef | ClipRef
 
 @dataclass(frozen=True)
 class RecordedMessage:
-    """A message of the opening, with references instead of images and clips."""
+    """A message with references instead of images and clips."""
 
     role: str
     parts: tuple[RecordedPart, ...]
@@ -42,14 +43,11 @@ class Aside:
     """A side query: the model's reply in a conversation apart from the episode's.
 
     Attributes:
-        messages: What it was asked, with references instead of images and clips.
-        text: Its reply up to the first stop text, the prefix at its start included.
+        text: The reply up to the first stop text, with the prefix.
         num_tokens: Number of generated tokens.
         prompt_tokens: Number of tokens before them, images and the prefix included; 0 where the policy counts none.
         finished: False when the reply was cut at its token limit or before a token that only the environment may write.
-        prefix: What the reply was made to start with.
-        stop: The texts that could end it.
-        token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
+        token_ids: The generated ids, in the tokens of the model that generated them; empty where the policy has none.
     """
 
     messages: tuple[RecordedMessage, ...]
@@ -63,7 +61,7 @@ class Aside:
 
     @property
     def reply(self) -> str:
-        """What the model itself said: the text without the prefix."""
+        """The generated text, without the prefix."""
         return self.text.removeprefix(self.prefix)
 
 
@@ -72,18 +70,16 @@ class Turn:
     """One generation and what followed it.
 
     Attributes:
-        text: What the model said, decoded from exactly the ids that are trained on; before it what it was made to
-            begin with: by the model's chat template (``<think>``, of thinking models), and the system's
-            ``reply_prefix``.
-        action: What the system read in it.
+        text: The generated text, decoded from exactly the ids that are trained on, after the prefixes of the chat
+            template (``<think>``, of thinking models) and of the system (``reply_prefix``).
+        action: The system's reading of the text.
         num_tokens: Number of generated tokens.
         finished: False when the engine cut the turn at its token limit.
-        observation: What the agent was shown next; empty when the episode ended with this turn.
-        legal_calls: How many of the turn's tool calls were carried out.
-        illegal_calls: How many were refused (an illegal turn counts as one).
-        token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
-        loss_mask: False for a turn that a learner of this episode is shown but takes no loss on (a mistake that a later
-            turn corrects).
+        observation: Parts that the agent was shown next; empty when the episode ended with this turn.
+        legal_calls: Number of the turn's tool calls that were carried out.
+        illegal_calls: Number of those that were refused (an illegal turn counts as one).
+        token_ids: The generated ids, in the tokens of the model that generated them; empty where the policy has none.
+        loss_mask: False for a turn without loss in SFT (a mistake that a later turn corrects).
         asides: Side queries made for the observation.
     """
 
@@ -104,16 +100,14 @@ class Trajectory:
     """A finished episode.
 
     Attributes:
-        system: Name of the system that was played.
         rollout_index: Number of the rollout in its group.
         opening: The messages before the first turn.
-        end: Why the episode ended.
         error: The message of the error that ended it, if one did.
         num_tokens: Tokens of the whole sequence, prompt and images included; 0 where the policy counts none.
-        forced: Whether the last turn was one more than ``max_turns`` allow, or one beyond a budget, in which the agent
-            was told to answer (``System.forced_answer``; validation and evaluation only).
+        forced: Whether the last turn was an extra one, beyond ``max_turns`` or a budget, in which the agent was told to
+            answer (``System.forced_answer``; validation and evaluation only).
         asides: Side queries after the episode's end.
-        notes: What ``System.after`` found out about the episode: plain data by name.
+        notes: Plain data by name from ``System.after``.
     """
 
     qa_id: str
@@ -130,7 +124,7 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The final answer, or None when the episode ended without one."""
+        """The final answer; None when the episode ended without one."""
         action = self.turns[-1].action if self.turns else None
         return action.text if self.end is EndReason.ANSWER and isinstance(action, Answer) else None
 
@@ -193,7 +187,7 @@ class Trajectory:
 
 
 _LEFT_OUT = ("forced", "asides", "notes")
-"""Of a trajectory's fields those that only few systems fill: an empty one isn't written."""
+"""Fields of few systems, which aren't written where they are empty."""
 
 
 def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], ...]:
@@ -245,39 +239,19 @@ def _plain_aside(aside: Aside) -> dict[str, Any]:
 
 
 def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of what ``System.after`` returned, if it is plain data.
-
-    Raises:
-        TypeError: It holds something else than dictionaries with names, lists, texts, numbers, true, false and null;
-            the message says where.
-    """
+    """Copy the notes of ``System.after`` as JSON has them; a TypeError says where something else is."""
     if not isinstance(notes, Mapping):
         raise TypeError(f"notes must be a dictionary, got {type(notes).__name__}")
-    return {key: _plain_note(value, key) for key, value in _named(notes, "notes")}
-
-
-def _plain_note(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value)):
-        return value
-    if isinstance(value, Mapping):
-        return {key: _plain_note(item, f"{where}.{key}") for key, item in _named(value, where)}
-    if isinstance(value, list | tuple):
-        return [_plain_note(item, f"{where}[{number}]") for number, item in enumerate(value)]
-    raise TypeError(f"the note {where!r} is no plain data: {value!r:.80}")
-
-
-def _named(values: Mapping[Any, Any], where: str) -> Sequence[tuple[str, Any]]:
-    if strange := [key for key in values if not isinstance(key, str)]:
-        raise TypeError(f"a name in {where!r} is no text: {strange[0]!r:.80}")
-    return list(values.items())
+    copied = as_json(notes, "notes")
+    try:
+        json.dumps(copied, allow_nan=False)
+    except ValueError as error:
+        raise TypeError(f"notes hold a number that JSON doesn't have: {error}") from None
+    return dict(copied)
 
 
 def record_parts(parts: Sequence[Part], video: str = "") -> tuple[RecordedPart, ...]:
-    """References instead of pixels, and pixels where there is nothing to refer to.
-
-    Args:
-        video: See :meth:`agentic_video.types.frame.FrameRef.of`.
-    """
+    """Replace pixels with references, where there is something to refer to (see ``FrameRef.of`` for ``video``)."""
     return tuple(part if isinstance(part, str) else _reference(part, video) for part in parts)
 
 
@@ -299,11 +273,7 @@ def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
 
 
 def runs_of_size(refs: Sequence[FrameRef]) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """The numbers of some frames, those of one size that follow one another together, as a source is asked for them.
-
-    Yields:
-        (width, height) and the numbers.
-    """
+    """Yield (width, height) and the numbers of adjacent frames of one size, as a source is asked for them."""
     for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
         yield size, [ref.index for ref in group]
 

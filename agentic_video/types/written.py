@@ -1,8 +1,7 @@
-r"""Answers as people and models write them, brought to one plain form.
+r"""Normalization of answers as people and models write them.
 
-``plain`` knows the signs of full-width and CJK writing, ``without_latex`` LaTeX, ``undress`` both and Markdown and HTML
-as well; ``peeled`` takes off one wrapper after the other and leaves what is inside as it was written. All of them take
-time in proportion to the text's length.
+``plain`` handles the signs of full-width and CJK writing, ``without_latex`` LaTeX, ``undress`` both and Markdown and
+HTML; ``peeled`` removes one wrapper after the other. All take time in proportion to the text's length.
 """
 
 import re
@@ -10,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 
 _DEPTH = 8
-"""No wrappers nest deeper."""
+"""Most nested wrappers."""
 
 # 10\u00b2 isn't 102, and 1\u00bd isn't 11/2
 _RAISED = {
@@ -41,7 +40,7 @@ _LOOKS = (
     "operatorname* mbox hbox emph underline boldsymbol bm ensuremath rm bf it sf tt bfseries itshape "
     "rmfamily displaystyle textstyle large Large left right big Big"
 )
-"""LaTeX commands that say how something looks."""
+"""LaTeX commands of style."""
 _COMMANDS = frozenset(_LOOKS.split())
 _WRAPPING = re.compile(r"\\([A-Za-z]+\*?)[ ]?\{")
 _FRACTIONS = frozenset(("\\frac", "\\dfrac", "\\tfrac", "\\cfrac"))
@@ -85,16 +84,13 @@ _LAST_STOPS = " \t\n.\u3002\uff0e,;!"
 
 
 def plain(text: str) -> str:
-    """A text with the signs of full-width and CJK writing, quotes, dashes and arrows as ASCII has them."""
+    """Replace the signs of full-width and CJK writing, quotes, dashes and arrows with ASCII's."""
     text = _THIN.sub("", _MIXED.sub(" ", text.translate(_RAISED)))
     return unicodedata.normalize("NFKC", text).translate(_SIGNS)
 
 
 def undress(text: str) -> str:
-    """A text on one line, in plain signs, without the marks of Markdown, HTML and LaTeX.
-
-    LaTeX stays where its braces don't balance: what such a text says isn't clear.
-    """
+    """Put a text on one line, in plain signs, without the marks of Markdown, HTML and balanced LaTeX."""
     text = plain(text).lstrip()
     text = text[mark.end() :] if (mark := _LINE_MARK.match(text)) else text
     text = _TAG.sub(" ", _RAISED_TAG.sub(r"^\1", text))
@@ -110,7 +106,7 @@ _MARKS = {ord(mark): None for mark in '*`_"'}
 
 
 def without_latex(text: str) -> str:
-    """A text without LaTeX's commands and braces, fractions as quotients; itself where its braces don't balance."""
+    """Remove LaTeX's commands and braces, fractions become quotients; unbalanced text stays as it is."""
     groups = [_Group()]
     for token in _LATEX.findall(_THOUSANDS.sub(lambda mark: "," if "{" in mark[0] else "", text)):
         if token == "{":
@@ -179,7 +175,7 @@ def _balanced(text: str) -> bool:
 
 
 def peeled(text: str) -> Iterator[str]:
-    r"""A text, and what is left each time that its outermost wrapper is taken off: ``**$x$**``, ``$x$``, ``x``."""
+    r"""Yield a text, then without one wrapper after the other: ``**$x$**``, ``$x$``, ``x``."""
     text = " ".join(text.split())
     yield text
     for _ in range(_DEPTH):
@@ -194,7 +190,7 @@ def peeled(text: str) -> Iterator[str]:
 
 
 def _inside(text: str) -> str | None:
-    """A text without its outermost wrapper; None where it has none."""
+    """Remove a text's outermost wrapper; None where it has none."""
     if (mark := _LINE_MARK.match(text)) is not None:
         return text[mark.end() :].strip()
     if (command := _WRAPPING.match(text)) is not None and command[1] in _COMMANDS and text.endswith("}"):

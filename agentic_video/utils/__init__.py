@@ -1,1 +1,1 @@
-"""What every room may need: files of long jobs, environment variables, devices."""
+"""Helpers of every room: working folders, probes of the machine, environment variables, errors."""

@@ -7,28 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TRACKER = "latest_checkpointed_iteration.txt"
-"""Names the step of the newest checkpoint; verl writes it last."""
+"""File with the step of the newest checkpoint; verl writes it last."""
 STEP = "global_step_"
 SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt")
-"""What each rank writes of weights, optimizer and the rest."""
+"""Files of each rank."""
 LOADER = "data*.pt"
-"""Where in the data it was; written after the shards."""
+"""State of the data loader; written after the shards."""
 
 
 class DamagedCheckpoint(Exception):
-    """No checkpoint of a run is whole; the message says what each lacks."""
+    """All checkpoints of a run are damaged; the message lists the problem of each."""
 
 
 def newest_whole(folder: Path) -> tuple[Path | None, str]:
-    """The checkpoint to resume from: the tracker's, or the newest whole one before it.
+    """Find the checkpoint to resume from: the tracker's, or the newest whole one before it.
 
-    A disk that was full, or a machine that lost its power, may have left the tracker or the files empty or cut short.
-
-    Args:
-        folder: Holds the folders ``global_step_<n>`` and the tracker.
+    A full disk, or a loss of power, may have left the tracker or the files empty or cut short.
 
     Returns:
-        The folder of a step, None where nothing was written yet; and what was passed over and why, empty for nothing.
+        The step's folder, None where nothing was written yet; and the problems of newer ones.
 
     Raises:
         DamagedCheckpoint: There are checkpoints, and all are damaged.
@@ -58,21 +55,17 @@ def newest_whole(folder: Path) -> tuple[Path | None, str]:
 
 
 def _step_of(shards: Path) -> Path:
-    """The folder of the step that shards are of: their own, or the one above ``actor``."""
+    """A step's folder by that of its shards: the same, or the one above ``actor``."""
     return shards if shards.name.startswith(STEP) else shards.parent
 
 
 def same_run(shards: Path, others: Path) -> bool:
-    """Whether the shards of two checkpoints are, or will be, in one run's folder."""
+    """Return True for shards of two checkpoints of one run."""
     return _step_of(shards).parent.resolve() == _step_of(others).parent.resolve()
 
 
 def saved_before(shards: Path) -> list[Path]:
-    """The shards of a checkpoint and of those of earlier steps of its run, the oldest first.
-
-    Args:
-        shards: Their folder: a step's, or ``actor`` below it.
-    """
+    """Folders of the shards of a checkpoint and of the run's earlier ones, the oldest first."""
     step = _step_of(shards)
     number = step.name.removeprefix(STEP)
     if not step.name.startswith(STEP) or not number.isdecimal():
@@ -83,11 +76,7 @@ def saved_before(shards: Path) -> list[Path]:
 
 
 def damage(step: Path) -> str:
-    """What a checkpoint lacks; empty for a whole one.
-
-    Args:
-        step: Its folder; the shards are in it or in ``actor`` below it.
-    """
+    """Describe a damaged checkpoint; empty for a whole one."""
     ranks: dict[tuple[str, int], set[int]] = defaultdict(set)
     for file in sorted(step.rglob("*.pt")):
         if found := SHARD.fullmatch(file.name):
@@ -105,7 +94,7 @@ def damage(step: Path) -> str:
 
 
 def _steps(folder: Path, latest: int | None) -> Iterator[tuple[int, Path]]:
-    """The steps' numbers and folders, up to the latest where that is known."""
+    """Yield the steps' numbers and folders, up to the latest where that is known."""
     for step in folder.glob(f"{STEP}*"):
         number = step.name.removeprefix(STEP)
         if number.isdecimal() and step.is_dir() and (latest is None or int(number) <= latest):

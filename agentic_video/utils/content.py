@@ -1,4 +1,4 @@
-"""Digests of what a run reads, so that a resumed one is known to read the same."""
+"""Digests of a run's inputs, by which a resumed run knows that they are the same."""
 
 import hashlib
 from collections.abc import Iterable
@@ -39,8 +39,7 @@ def files_digest(files: Iterable[str | Path]) -> str:
 def checkpoint_digest(folder: str | Path) -> str:
     """Digest of a checkpoint in Hugging Face's format; empty where there is none here.
 
-    Configuration and tokenizer are read as a whole; of each file of weights its name, its size and some samples, among
-    them its beginning and its end: a hundred gigabytes take less than a second.
+    Weights count by name, size and samples, their beginning and end among them: 100 GB take less than a second.
     """
     path = Path(folder).expanduser()
     digest = hashlib.blake2b(digest_size=10)
@@ -58,7 +57,7 @@ def checkpoint_digest(folder: str | Path) -> str:
 
 
 def _samples(file: BinaryIO, size: int) -> tuple[int, str]:
-    """A file's size, and a digest of samples that are spread evenly over it."""
+    """A file's size, and a digest of evenly spread samples."""
     digest = hashlib.blake2b(digest_size=20)
     for number in range(_SAMPLES):
         file.seek(max(0, size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))

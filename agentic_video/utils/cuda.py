@@ -1,7 +1,6 @@
-"""What the GPU environment needs of a machine: a driver for its CUDA, and that CUDA's compiler.
+"""Requirements of the GPU environment: a driver for its CUDA, and that CUDA's compiler.
 
-``recipes/setup.sh`` runs this file by itself, with a plain Python, before there is an environment: it imports nothing
-else.
+``recipes/setup.sh`` runs this file by itself, before there is an environment: it imports the standard library only.
 """
 
 import os
@@ -25,8 +24,8 @@ FLASH_ATTN = "AGENTIC_VIDEO_FLASH_ATTN"
 NO_FLASH_ATTN = "each job is given model.use_remove_padding=False and model.override_config.attn_implementation=sdpa"
 
 
-def _said(command: Sequence[str]) -> str:
-    """What a program prints; nothing where it isn't there, fails or hangs."""
+def _output(command: Sequence[str]) -> str:
+    """Output of a program; empty where it is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -36,35 +35,31 @@ def _said(command: Sequence[str]) -> str:
 
 def driver_version() -> str:
     """Version of the NVIDIA driver, e.g. ``580.65.06``; empty where there is none."""
-    lines = _said(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split()
+    lines = _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split()
     return lines[0] if lines and re.fullmatch(r"\d+(\.\d+)+", lines[0]) else ""
 
 
 def driver_cuda() -> int:
-    """The newest CUDA that the driver's library runs; 0 where that isn't known.
-
-    A compatibility package (``cuda-compat``) lets an older driver run a newer CUDA; ``nvidia-smi`` then names that one.
-    """
-    found = re.search(r"CUDA(?: UMD)? Version\s*:\s*(\d+)\.", _said(["nvidia-smi"]))
+    """Newest CUDA that the driver's library runs, with a ``cuda-compat`` package too; 0 where that isn't known."""
+    found = re.search(r"CUDA(?: UMD)? Version\s*:\s*(\d+)\.", _output(["nvidia-smi"]))
     return int(found[1]) if found else 0
 
 
 def nvcc(environment: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """The CUDA compiler that builds use, and its release, e.g. ``13.0``; empty where there is none.
+    """Path and release, e.g. ``13.0``, of the CUDA compiler of builds; empty where there is none.
 
-    torch's extensions take that of ``CUDA_HOME`` (or ``CUDA_PATH``), then that on ``PATH``, then ``/usr/local/cuda``
-    (``torch/utils/cpp_extension.py``, ``_find_cuda_home``).
+    In the order of torch's extensions (``torch/utils/cpp_extension.py``, ``_find_cuda_home``).
     """
     environment = os.environ if environment is None else environment
     home = environment.get("CUDA_HOME") or environment.get("CUDA_PATH")
     found = Path(home) / "bin" / "nvcc" if home else shutil.which("nvcc", path=environment.get("PATH"))
     path = str(found or "/usr/local/cuda/bin/nvcc")
-    release = re.search(r"release (\d+\.\d+)", _said([path, "--version"]))
+    release = re.search(r"release (\d+\.\d+)", _output([path, "--version"]))
     return (path, release[1]) if release else ("", "")
 
 
 def driver_problem() -> str:
-    """Why the driver won't run the GPU environment, and what to do; empty where it will, or where there is none."""
+    """Problem of the driver with the GPU environment, and its remedy; empty without one, or without a driver."""
     version = driver_version()
     if not version or int(version.partition(".")[0]) >= DRIVER or driver_cuda() >= CUDA:
         return ""
@@ -75,7 +70,7 @@ def driver_problem() -> str:
 
 
 def nvcc_problem() -> str:
-    """Why flash-attn can't be compiled, and what to do; empty where it can."""
+    """Obstacle to compiling flash-attn, and its remedy; empty without one."""
     path, release = nvcc()
     if release.partition(".")[0] == str(CUDA):
         return ""
@@ -87,7 +82,7 @@ def nvcc_problem() -> str:
 
 
 def main() -> int:
-    """Say what stands in the way of the GPU environment, a line each; 1 where something does."""
+    """Print the obstacles to the GPU environment, a line each; return 1 where there are some."""
     compiles = not os.environ.get(FLASH_ATTN)
     problems = [problem for problem in (driver_problem(), nvcc_problem() if compiles else "") if problem]
     for problem in problems:

@@ -1,4 +1,4 @@
-"""Environment variables of every process that a command starts, and where outputs go."""
+"""Environment variables of every process that a command starts, and folders of outputs."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from agentic_video.utils.errors import SetupError
 
 DISTRIBUTION = "agentic-video-rl"
-"""The package's name for pip. PyPI's ``agentic-video`` is somebody else's program."""
+"""The package's name for pip. PyPI's ``agentic-video`` is another program."""
 
 LAPTOP_ENV: Mapping[str, str] = {
     "VERL_PLATFORM": "cpu",
@@ -34,7 +34,7 @@ LAPTOP_ENV: Mapping[str, str] = {
     # nothing is downloaded: the bars would be those of loading a tiny model
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-"""Where there is no GPU."""
+"""Variables of machines without a GPU."""
 
 COMMON_ENV: Mapping[str, str] = {
     "VLLM_NO_USAGE_STATS": "1",
@@ -42,11 +42,11 @@ COMMON_ENV: Mapping[str, str] = {
     "TOKENIZERS_PARALLELISM": "false",
     "HYDRA_FULL_ERROR": "1",
 }
-"""Everywhere."""
+"""Variables of every machine."""
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where synthetic worlds and tiny models are kept: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
+    """Folder of synthetic worlds and tiny models: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
     # os.path's doesn't raise where there is no home
     return Path(os.path.expanduser(environment.get("XDG_CACHE_HOME") or "~/.cache")) / "agentic_video" / "toyworld"
 
@@ -55,7 +55,7 @@ DEFAULT_CACHE = cache_folder(os.environ)
 
 
 def missing_requirements() -> list[str]:
-    """Names of the distributions that this package requires on every machine, and that aren't installed."""
+    """Names of required distributions that aren't installed."""
     try:
         texts = distribution(DISTRIBUTION).requires or []
     except PackageNotFoundError:
@@ -73,16 +73,12 @@ def _is_installed(name: str) -> bool:
 
 
 def file_in_the_way(folder: Path) -> Path | None:
-    """The file that keeps a folder from being made: in its place, or in that of one above it."""
+    """Return the file that has the name of a folder to be made, or of one above it."""
     return next((parent for parent in (folder, *folder.parents) if os.path.isfile(parent)), None)
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:
-    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder.
-
-    Raises:
-        SetupError: Its name holds what configs take for a reference, or is no text.
-    """
+    """Folder of all runs and evaluations: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
     folder = Path(os.path.expanduser(environment.get("OUTPUT_DIR") or "outputs")).resolve()
     if "${" in str(folder):
         raise SetupError(f"{folder}: a config can't hold a path with ${{; set OUTPUT_DIR to another")
@@ -96,8 +92,7 @@ def output_folder(environment: Mapping[str, str]) -> Path:
 def spawn_engines() -> None:
     """Have vLLM start its engine as a new process, not as a fork of this one, where torch is built for CUDA.
 
-    To ask torch whether there is a GPU, as verl does when it is imported, keeps every fork from using it; vLLM itself
-    only notices a GPU that is in use already. What the user has set is left.
+    Asking torch for a GPU, as verl does at import, keeps every fork from using it. A user's own value is left.
     """
     import torch
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 CANNOT_GO_ON = "agentic_video could not go on"
-"""How the reason begins for which a training ends itself; the launcher shows such lines."""
+"""Start of the line with which a training ends itself; the launcher shows such lines."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -29,11 +29,11 @@ class SetupError(Exception):
 
 
 class PluginTypeError(TypeError):
-    """A function or a method that somebody wrote returned something of another type than it must."""
+    """A plugin's function returned a value of the wrong type."""
 
 
 def return_type_error(function: str, expected: str, got: object) -> PluginTypeError:
-    """Make the error for a plugin's function that returned a value of another type than it must."""
+    """Make the error for a plugin's function that returned a value of the wrong type."""
     return PluginTypeError(f"{function} must return {expected}, got {type(got).__name__}")
 
 
@@ -43,7 +43,7 @@ def one_line(error: BaseException | str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An error's type and message, and which line of somebody's own code raised it, where one did."""
+    """An error's type and message, and the line of a user's code that raised it."""
     said = f"{type(error).__name__}: {error}"
     if type(error).__module__.partition(".")[0] == _PACKAGE.name:  # says itself what is wrong
         return said
@@ -53,7 +53,7 @@ def described(error: BaseException) -> str:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file is neither of this package, nor of Python, nor of an installed package."""
+    """Return True for a file of the user: neither of this package, nor of Python or an installed package."""
     if file.suffix != ".py" or {"site-packages", "dist-packages"}.intersection(file.parts):
         return False
     return not any(file.is_relative_to(folder) for folder in (_PACKAGE, *_PYTHON))

@@ -1,4 +1,4 @@
-"""Modules of a user's own: the folder of a recipe can be imported from, here and in the processes that are started."""
+"""Custom modules in a recipe's folder: importable here and in the processes that are started."""
 
 import os
 import sys
@@ -11,30 +11,20 @@ UNUSED = (
     *("cgi", "chunk", "curses", "doctest", "graphlib", "imp", "mailbox", "pipes", "sched", "shelve", "sqlite3"),
     *("symtable", "test", "this", "trace", "turtle", "wave", "webbrowser"),
 )
-"""Modules of Python's own library that neither this package imports nor verl, Ray, vLLM or PyTorch, and whose names
-files of one's own may well have."""
+"""Modules of Python's library that neither this package imports nor verl, Ray, vLLM or PyTorch; a user's file may have
+such a name."""
 IMPORTED = (
     *("av", "datasets", "hydra", "numpy", "omegaconf", "openai", "pandas", "peft", "PIL", "psutil", "pyarrow", "ray"),
     *("safetensors", "tensordict", "tokenizers", "torch", "torchvision", "transformers", "verl", "vllm", "yaml"),
 )
-"""Packages that a job's processes import; a single file with such a name is never the package."""
+"""Packages that a job's processes import; a user's file may not have such a name."""
 _TAKES_PLACE = "a module that every process imports has the same name, and this file would take its place"
 
 
 def make_importable(recipe: Path) -> bool:
-    """Let what a recipe's config names be found among the modules in the recipe's folder.
+    """Put a recipe's folder last on the path of this process and its children; return True if it holds modules.
 
-    The folder is the last on the path of this process, and of those that inherit its environment (``PYTHONPATH``). A
-    child has that variable's folders before Python's own library: a module that would hide another one is refused.
-
-    Args:
-        recipe: Folder of a recipe. One without modules changes nothing.
-
-    Returns:
-        Whether the folder holds modules.
-
-    Raises:
-        SetupError: One of them has the name of another module; the message says which to rename.
+    Children have ``PYTHONPATH`` before Python's own library: a module that would hide another one is refused.
     """
     folder = recipe.resolve()
     modules = own_modules(folder)
@@ -53,35 +43,33 @@ def make_importable(recipe: Path) -> bool:
 
 
 def check_working_folder(folder: Path) -> None:
-    """Make sure that no file in the folder from which a command is started takes the place of a module of Python's own
-    library, or of a package that everything here imports, in the processes that it starts: Python looks there first.
-    """
+    """Refuse files that hide a module of Python, or a package that everything imports: Python looks here first."""
     if file := _hiding(folder):
         raise SetupError(f"{file}: {_TAKES_PLACE}: rename it, or start from another folder")
 
 
 def check_import_path(path: str) -> None:
-    """Make sure of the same for the folders of ``PYTHONPATH``."""
+    """Refuse such files in the folders of ``PYTHONPATH``."""
     for entry in path.split(os.pathsep):
         if file := _hiding(Path(entry)):
             raise SetupError(f"{file}: {_TAKES_PLACE}: take its folder out of PYTHONPATH, or rename it")
 
 
 def _hiding(folder: Path) -> Path | None:
-    """The first file of a folder that takes the place of another module."""
+    """First file of a folder that hides another module."""
     hidden = (sys.stdlib_module_names - {*UNUSED}) | {*IMPORTED}
     return next((file for file in sorted(folder.glob("*.py")) if file.stem in hidden), None)
 
 
 def own_modules(folder: Path) -> dict[str, Path]:
-    """The modules and packages in a folder, by name."""
+    """Modules and packages in a folder, by name."""
     found = {file.stem: file for file in sorted(folder.glob("*.py"))}
     found |= {file.parent.name: file.parent for file in sorted(folder.glob("*/__init__.py"))}
     return {name: file for name, file in found.items() if name.isidentifier() and not name.startswith("__")}
 
 
 def _other(name: str, path: list[str]) -> str:
-    """What else a name would import; empty when nothing."""
+    """Other module that a name would import; empty for none."""
     if name in sys.stdlib_module_names:
         return "a module of Python's own library"
     spec = PathFinder.find_spec(name, path)

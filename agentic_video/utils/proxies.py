@@ -1,7 +1,6 @@
 """HTTP proxies of the environment: used for remote addresses, not for this machine's and its network's.
 
-A proxy seldom knows the loopback of whoever asks it, nor a cluster's own network; many sites set ``http_proxy`` without
-``no_proxy`` all the same.
+Many sites set ``http_proxy`` without ``no_proxy``, though a proxy seldom reaches a cluster's own network.
 """
 
 import ipaddress
@@ -19,9 +18,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 EXCEPTIONS = ("no_proxy", "NO_PROXY")
-"""Variables that list the hosts which are asked without a proxy. Programs read one or the other."""
+"""Variables with the hosts that are asked without a proxy. Programs read one or the other."""
 SCHEMES = ("http", "https", "socks5", "socks5h")
-"""Of proxies that HTTP clients take."""
+"""Schemes of proxies that HTTP clients take."""
 RESOLVE_SECONDS = 2.0
 """Seconds to wait for a host's addresses; behind a proxy, names outside are often unknown here."""
 
@@ -32,8 +31,8 @@ class Proxy:
 
     Attributes:
         variable: The environment variable that names it.
-        url: Its address as it stands there.
-        host: Whom the request is for.
+        url: The variable's value.
+        host: The host that is asked.
     """
 
     variable: str
@@ -41,17 +40,13 @@ class Proxy:
     host: str
 
     def __str__(self) -> str:
-        """The proxy without its password, and how to go without it."""
+        """The proxy without its password, and the remedy."""
         shown = f"...@{self.url.rpartition('@')[2]}" if "@" in self.url else self.url
         return f"asked through the proxy {shown} of {self.variable}; set no_proxy={self.host} to ask without it"
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """The proxy that requests to an address go through; None for none.
-
-    Args:
-        url: With a scheme, e.g. ``http://host:8000/v1``.
-    """
+    """Proxy of requests to an address with a scheme, e.g. ``http://host:8000/v1``; None for none."""
     named = getproxies_environment()
     try:
         parts = urlsplit(url)
@@ -67,7 +62,7 @@ def proxy_for(url: str) -> Proxy | None:
 
 
 def proxy_problem(proxy: Proxy) -> str:
-    """Why a proxy can't be used, and what to do; empty where it can."""
+    """Problem of an unusable proxy, and its remedy; empty for a usable one."""
     scheme = proxy.url.partition("://")[0].lower() if "://" in proxy.url else "http"
     if scheme not in SCHEMES:
         return f"{proxy.variable}: no proxy's address: it must begin with http://, https:// or socks5://; {proxy}"
@@ -80,11 +75,7 @@ def proxy_problem(proxy: Proxy) -> str:
 
 
 def is_near(host: str) -> bool:
-    """Return True for an address of this machine, or of a network that it is on.
-
-    Args:
-        host: A name or an address, without brackets.
-    """
+    """Return True for a name or an address of this machine, or of a network that it is on."""
     host = host.lower().rstrip(".")
     if host in own_names() or host.endswith(".localhost"):
         return True
@@ -118,12 +109,7 @@ def own_interfaces() -> tuple[Interface, ...]:
 
 
 def ask_directly(environment: MutableMapping[str, str], hosts: Iterable[str] = ()) -> None:
-    """Except this machine, and some hosts, from the proxies of an environment; one without proxies stays as it is.
-
-    Args:
-        environment: Of this process, or of those that it starts.
-        hosts: Names or addresses besides those of this machine.
-    """
+    """Except this machine, and other hosts, from the proxies of an environment; one without proxies stays as it is."""
     named = {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
     if not any(value for name, value in named.items() if name not in EXCEPTIONS):
         return
@@ -161,7 +147,7 @@ def _addresses(host: str) -> list[Address]:
 
 
 def _excepted(host: str, listed: str) -> bool:
-    """Whether a list of exceptions holds a network that an address is in; the standard library reads names only."""
+    """Return True if the exceptions hold an address's network; the standard library reads names only."""
     address = _address(host)
     if address is None:
         return False

@@ -1,4 +1,4 @@
-"""What can be told of a Ray cluster before Ray is asked."""
+"""Checks of a Ray cluster before Ray connects."""
 
 import os
 import shlex
@@ -10,15 +10,15 @@ from uuid import uuid4
 from agentic_video.utils.errors import one_line
 
 CURRENT_CLUSTER = Path("/tmp/ray/ray_current_cluster")
-"""Where Ray notes the address of the cluster that it has started here."""
+"""Ray's note of the address of the cluster that it has started here."""
 CONNECT_SECONDS = 10.0
-"""How long the head node may take to answer at all."""
+"""Seconds that the head node may take to answer."""
 
 
 def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that lets Ray show the token that this user has, unless another mode is set.
+    """Variable that has Ray show this user's token, unless another mode is set.
 
-    ``ray start --head`` asks for a token as soon as there is one; what joins the cluster shows it only when told to.
+    ``ray start --head`` asks for a token as soon as there is one; processes that join show it only with this variable.
     """
     if environment.get("RAY_AUTH_MODE"):
         return {}
@@ -27,14 +27,14 @@ def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def shell_problem(path: str) -> str:
-    """Why Ray can't start a process from a path; empty where it can. It has a shell do so, and quotes nothing."""
+    """Problem of a path from which Ray starts processes, by a shell and without quotes; empty for none."""
     return "" if shlex.quote(path) == path else "Ray takes no path with spaces, letters beyond ASCII or a shell's signs"
 
 
 def own_token(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables with a token for a Ray cluster that a command starts for itself; none where one is named already.
+    """Variables with a token for a command's own Ray cluster; none where one is named already.
 
-    Ray would write a token of its own into the user's home, which may not be writable.
+    Ray would write a token into the user's home, which may not be writable.
     """
     named = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if environment.get("RAY_AUTH_MODE") == "disabled" or any(environment.get(name) for name in named):
@@ -43,7 +43,7 @@ def own_token(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def unanswered(address: str) -> str:
-    """Why nothing can be asked at a Ray address; empty where something listens. Ray itself would try for minutes."""
+    """Problem of a Ray address where nothing listens, at which Ray would try for minutes; empty for none."""
     if address == "auto":
         try:
             known = CURRENT_CLUSTER.read_text(encoding="utf-8").strip()
@@ -63,7 +63,7 @@ def unanswered(address: str) -> str:
 
 
 def _runs_here() -> bool:
-    """Whether a process of Ray's own runs on this machine, by which Ray finds a cluster that it has no note of."""
+    """Return True if a process of Ray runs here, by which Ray finds a cluster without a note."""
     import psutil
 
     return any(process.info["name"] in ("raylet", "gcs_server") for process in psutil.process_iter(["name"]))

@@ -1,5 +1,7 @@
-"""What processes on other machines get of a command's environment: variables, and keys of services, which go in a file
-that only the user can read. They have the environment of the Ray node that started them, not the command's."""
+"""Environment variables for a command's processes on other machines, and keys, in a file that only the user can read.
+
+Those processes have the environment of the Ray node that started them, not the command's.
+"""
 
 import json
 import os
@@ -8,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 SECRETS_FILE = "AGENTIC_VIDEO_SECRETS_FILE"
-"""Environment variable that names a file of lines ``NAME=value``. The launcher writes one for a job on a Ray cluster; a
-file of one's own can be named on the nodes instead."""
+"""Environment variable with a file of lines ``NAME=value``. The launcher writes one for a job on a Ray cluster;
+another file can be named on the nodes instead."""
 FORWARDED = (
     "AGENTIC_VIDEO_",
     "ALL_PROXY",
@@ -30,23 +32,23 @@ FORWARDED = (
     "https_proxy",
     "no_proxy",
 )
-"""Starts of the names of environment variables that a job's processes get as the launcher has them."""
+"""Prefixes of environment variables that a job's processes get as the launcher has them."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-"""A variable with one of these in its name, and a proxy with a password, is handed over in a file: Ray shows the others
-to whoever sees its dashboard, and writes them into its logs."""
+"""Parts of names of secret variables, which, as proxies with a password, go in the file: Ray shows others on its
+dashboard, and logs them."""
 KEYS_FILE = "secrets.env"
-"""In a run's folder, as long as it runs."""
+"""Name of the file in a run's folder, while it runs."""
 KEYS = ("WANDB_API_KEY", "HF_TOKEN", "OPENAI_API_KEY", "TOOL_API_KEY")
-"""Variables with keys that a job's processes may need, besides those that the config names."""
+"""Keys that a job's processes may need, besides those that the config names."""
 
 
 def written(values: Mapping[str, str]) -> str:
-    """The text of such a file."""
+    """Text of such a file."""
     return "".join(f"{name}={json.dumps(value)}\n" for name, value in values.items())
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of this command that its processes on a cluster get too; no secrets among them."""
+    """Environment variables that processes on a cluster get too, without secrets."""
     return {
         name: value
         for name, value in environment.items()
@@ -55,11 +57,7 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def keys_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> dict[str, str]:
-    """The environment variables of this command that hold keys which its processes may need.
-
-    Args:
-        named: Further names of variables.
-    """
+    """Environment variables with keys that processes may need; ``named`` are further names."""
     known = {*KEYS, *named}
     wanted = [
         name
@@ -70,16 +68,9 @@ def keys_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> dict[s
 
 
 def hand_keys(folder: Path, environment: Mapping[str, str], named: Iterable[str] = ()) -> dict[str, str]:
-    """Write the keys that processes on other machines need where only this user can read them.
+    """Write keys to a run's shared folder, and return the variable that names their file; none without keys.
 
-    Args:
-        folder: Of the run, which the machines share; it gets :data:`KEYS_FILE`.
-        environment: Of this command.
-        named: See :func:`keys_of`.
-
-    Returns:
-        The variable that tells those processes of the file, the user's own where one is named; none where there are no
-        keys.
+    A file that the user has named is used instead.
     """
     if own := environment.get(SECRETS_FILE):
         return {SECRETS_FILE: own}
@@ -94,10 +85,7 @@ def hand_keys(folder: Path, environment: Mapping[str, str], named: Iterable[str]
 
 
 def load_secrets() -> None:
-    """Set the environment variables of the file that is named, where this process doesn't have them already.
-
-    A file that can't be read costs a line on stderr: whether something needs a key is for that to say.
-    """
+    """Set the environment variables of the file that this process lacks; an unreadable file costs a line on stderr."""
     path = os.environ.get(SECRETS_FILE)
     if not path:
         return
@@ -113,7 +101,7 @@ def load_secrets() -> None:
 
 
 def _plain(value: str) -> str:
-    """A value without the quotes around it."""
+    """Remove the quotes around a value."""
     if value[:1] == '"':
         try:
             return str(json.loads(value))

@@ -1,7 +1,7 @@
-"""Standard errors where questions come in clusters: those about one video aren't independent.
+"""Standard errors of clustered questions: those about one video aren't independent.
 
-Formulas as in "Adding Error Bars to Evals" (Miller, arXiv 2411.00640), with the usual correction for few
-clusters; the jackknife over clusters for scores that are no plain means.
+Formulas of "Adding Error Bars to Evals" (Miller, arXiv 2411.00640), with the usual correction for few clusters; the
+jackknife over clusters for scores that aren't means.
 """
 
 import math
@@ -15,24 +15,14 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 MAX_REPLICATES = 1_000
-"""More clusters than this are dealt into so many groups, each of which the jackknife leaves out as one."""
+"""Most groups of clusters, each of which the jackknife leaves out at once."""
 
 
 def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> float | None:
-    """The standard error of the mean of values that come in clusters.
+    """Standard error of the mean of values with their clusters; None below two clusters.
 
     ``sqrt(G / (G - 1) * sum over clusters of (sum within it of (x - mean))**2) / n``, which is the usual
     ``stdev / sqrt(n)`` where each cluster holds one value.
-
-    Args:
-        values: Of all questions.
-        clusters: The cluster of each, e.g. its video.
-
-    Returns:
-        The error; None below two clusters.
-
-    Raises:
-        ValueError: There are more or fewer clusters than values.
     """
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values have {len(clusters)} clusters")
@@ -48,14 +38,13 @@ def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> fl
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much better one run is than another, question by question.
+    """Difference of two runs, question by question.
 
     Attributes:
-        questions: Those that both have.
+        questions: Number of shared questions.
         difference: Mean of the first's value less the second's; None where they share no question.
         error: Its standard error, clustered; None below two clusters.
-        better: Questions where the first has the higher value.
-        worse: Questions where it has the lower one.
+        better: Number of questions where the first has the higher value.
     """
 
     questions: int
@@ -68,15 +57,9 @@ class PairedDifference:
 def paired_difference(
     first: Mapping[K, float], second: Mapping[K, float], cluster_of: Mapping[K, Hashable]
 ) -> PairedDifference:
-    """The difference of two runs' means over the questions that both have.
+    """Difference of two runs' means over shared questions, from values by question.
 
-    What is hard for one is mostly hard for the other: the error of the differences is smaller than what the two runs'
-    own errors would give.
-
-    Args:
-        first: Values by question.
-        second: Values by question.
-        cluster_of: The cluster of each question.
+    Questions are mostly hard for both, so that its error is smaller than the two runs' own errors would give.
     """
     shared = [question for question in first if question in second]
     differences = [first[question] - second[question] for question in shared]
@@ -92,15 +75,9 @@ def paired_difference(
 def jackknife_errors(
     score: Callable[[Sequence[T]], Mapping[str, float]], members: Sequence[T], cluster_of: Callable[[T], Hashable]
 ) -> dict[str, float | None]:
-    """Standard errors of scores of any form: how much they move when one cluster after the other is left out.
+    """Standard errors of named scores of any form, by leaving out one cluster after the other.
 
-    Args:
-        score: The scores of some members, by name.
-        members: All of them.
-        cluster_of: A member's cluster.
-
-    Returns:
-        An error for each score of all members; None below two clusters, and where the score needs a certain cluster.
+    None below two clusters, and where a score needs a certain cluster.
     """
     names = score(members)
     clusters = sorted({cluster_of(member) for member in members}, key=repr)

@@ -1,7 +1,4 @@
-"""The environment that a command finds: each odd value works, or costs one line before anything starts.
-
-:func:`prepare` changes the environment variables of this process, which all that it starts inherit.
-"""
+"""Environment variables that a command finds: repaired, or refused in one line, before anything starts."""
 
 import contextlib
 import os
@@ -19,9 +16,9 @@ from agentic_video.utils.imports import check_import_path
 from agentic_video.utils.proxies import ask_directly
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Numbers of threads, which libraries read when they are loaded; of what is no number each makes something else."""
+"""Numbers of threads, which libraries read when they are loaded."""
 OTHER_GPUS = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-"""AMD's. verl takes them for NVIDIA's list, or refuses to start where there are both."""
+"""AMD's lists. verl takes them for NVIDIA's, or refuses to start where there are both."""
 OWN_CLUSTER = (
     "RAY_TMPDIR",
     "RAY_NAMESPACE",
@@ -29,11 +26,11 @@ OWN_CLUSTER = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_CLIENT_MODE",
 )
-"""Left from another Ray cluster; one that a job starts for itself takes none of them."""
+"""Variables of another Ray cluster, which a job's own cluster may not have."""
 PLUGINS = {"VLLM_PLUGINS": {"agentic_video"}, "VERL_USE_EXTERNAL_PLUGINS": {"agentic_video", "auto"}}
-"""Lists of plugins, each with the entries that switch this package's on."""
+"""Lists of plugins, each with the entries that load this package's."""
 OPEN_FILES, LEAST_OPEN_FILES = 65536, 1024
-"""Number of open files that Ray allows its processes and a job needs."""
+"""Open files that Ray allows its processes, and that a job needs at least."""
 
 
 _PROBLEM = "problem: "
@@ -55,10 +52,9 @@ _QUIET = {"VLLM_NO_USAGE_STATS": "1"}
 
 
 def use_utf8() -> None:
-    """Let this process and those that it starts read and write UTF-8, whatever the terminal's language is.
+    """Have this process and its children read and write UTF-8, in any locale; an ASCII terminal gets escapes.
 
-    A terminal whose language is ASCII gets escapes. Where Python has read names of files in another encoding
-    already, this process starts again.
+    Where Python has read names of files in another encoding already, this process starts again.
     """
     if not sys.flags.utf8_mode and sys.getfilesystemencoding().lower().replace("-", "") != "utf8":
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
@@ -71,14 +67,7 @@ def use_utf8() -> None:
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Mend what an environment holds, or say what is wrong with it.
-
-    Args:
-        environment: Of this process.
-
-    Raises:
-        SetupError: A value can't be used; the message names the variable.
-    """
+    """Repair this process's environment; a SetupError names a variable that can't be used."""
     _name_user(environment)
     _count_threads(environment)
     _hide_gpus(environment)
@@ -93,11 +82,7 @@ def prepare(environment: MutableMapping[str, str]) -> None:
 
 
 def allow_open_files() -> None:
-    """Let this process, and those that it starts, have as many files open as the system allows.
-
-    Raises:
-        SetupError: It allows too few.
-    """
+    """Let this process, and its children, have as many files open as the system allows, or raise a SetupError."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if most != unlimited and most < LEAST_OPEN_FILES:
@@ -111,14 +96,10 @@ def allow_open_files() -> None:
 
 
 def check_vllm_variables(environment: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Let vLLM read its own variables: it would do so when its engine starts, after all else is built.
+    """Have vLLM read its own variables, which its engine would do after all else is built; raise a SetupError.
 
     Args:
-        environment: Of this process.
         own: Variables that the job sets itself.
-
-    Raises:
-        SetupError: It can't read one; the message names it.
     """
     named = {name: value for name, value in environment.items() if name.startswith("VLLM_") and value}
     if not {name for name in named if name not in own}:
@@ -137,7 +118,7 @@ def check_vllm_variables(environment: Mapping[str, str], own: Mapping[str, str])
 
 
 def _name_user(environment: MutableMapping[str, str]) -> None:
-    """Make sure that there is a home, and a user name where the system knows none, as in containers."""
+    """Require a home, and set a user name, where the system knows none, as in containers."""
     with contextlib.suppress(KeyError):
         pwd.getpwuid(os.getuid())
         return
@@ -156,7 +137,7 @@ def _count_threads(environment: MutableMapping[str, str]) -> None:
 
 
 def _hide_gpus(environment: MutableMapping[str, str]) -> None:
-    """Write "no GPU" so that Ray takes it too: with an empty list it starts no cluster of one logical GPU."""
+    """Write "no GPU" as Ray reads it: with an empty list it starts no cluster of one logical GPU."""
     for name in OTHER_GPUS:
         environment.pop(name, None)
     if visible_entries(environment) == []:
@@ -170,7 +151,7 @@ def _leave_old_cluster(environment: MutableMapping[str, str]) -> None:
 
 
 def _check_plugins(environment: MutableMapping[str, str]) -> None:
-    """Make sure that this package's plugins aren't switched off: nothing of it would then happen, without a word."""
+    """Refuse lists without this package's plugins, which would disable it silently."""
     for name, enough in PLUGINS.items():
         value = environment.get(name)
         if value is not None and not enough & {part.strip() for part in value.split(",")}:
@@ -178,7 +159,7 @@ def _check_plugins(environment: MutableMapping[str, str]) -> None:
 
 
 def _cluster_hosts(environment: MutableMapping[str, str]) -> Iterator[str]:
-    """The host of the Ray cluster that is named."""
+    """Yield the host of the named Ray cluster."""
     address = environment.get("RAY_ADDRESS", "")
     with contextlib.suppress(ValueError):
         host = urlsplit(address if "://" in address else f"ray://{address}").hostname

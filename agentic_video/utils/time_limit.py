@@ -1,8 +1,8 @@
-"""Limits on the time that custom code takes.
+"""Time limits of custom code.
 
-A coroutine is cancelled at its limit. A plain function runs on a thread of its own, so that the event loop
-continues; Python can't end a thread, so one that is late is left behind, counted and named. After ``MAX_STUCK`` of them
-in one process no other is started until one comes back.
+A coroutine is cancelled at its limit. A plain function runs on a thread of its own; Python can't end a thread, so one
+that is late is left behind, counted and named. After ``MAX_STUCK`` of them in one process no other is started until one
+comes back.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 MAX_RUNNING = 16
-"""Most plain functions that run at a time for one event loop; others wait, and their time doesn't count."""
+"""Most plain functions at a time for one event loop; others wait, and their time doesn't count."""
 MAX_STUCK = 8
-"""So many calls that never came back are borne; another one isn't started."""
+"""Most calls that never came back; no other is started."""
 
 
 class TimeLimitError(Exception):
-    """A function took longer than it may, or too many calls before it never came back; the message names it."""
+    """A function took too long, or too many calls before it never came back; the message names it."""
 
 
 class _Limit:
-    """The time that is left to one call; it stands still while something else is waited for."""
+    """Remaining time of one call; it stands still while something else is waited for."""
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float):
         self._timeout = timeout
@@ -65,15 +65,12 @@ def uncounted() -> Iterator[None]:
 
 
 async def call_limited(function: Callable[..., Any], *args: Any, seconds: float, whose: str, **kwargs: Any) -> Any:
-    """Return the result of a function, or of the coroutine that it returns.
+    """Return the result of a function, or of the coroutine that it returns, or raise a TimeLimitError.
 
     Args:
         function: A plain one runs on a thread.
-        seconds: Its time; 0 sets no limit. What it waits for within :func:`uncounted` isn't counted.
-        whose: Names the function, the question and the key, for messages.
-
-    Raises:
-        TimeLimitError: It took longer.
+        seconds: Its time without that within :func:`uncounted`; 0 sets no limit.
+        whose: Function, question and key, for messages.
     """
     started = time.monotonic()
     plain = not inspect.iscoroutinefunction(function)
@@ -103,7 +100,7 @@ def _late(whose: str, seconds: float) -> TimeLimitError:
 
 
 _stuck: dict[int, str] = {}
-"""Calls that are late and haven't come back, by number: whose they are."""
+"""Late calls that haven't come back, by number."""
 _numbers = count()
 _lock = threading.Lock()
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()

@@ -7,14 +7,11 @@ import numpy as np
 
 
 class _TimedClips:
-    """Marks a processor that :func:`keep_clip_times` has replaced."""
+    """Mark of a processor that :func:`keep_clip_times` has replaced."""
 
 
 def keep_clip_times(seconds_per_patch: Callable[[Sequence[float]], float]) -> None:
-    """Make vLLM's Qwen2.5-VL use the times of a clip's frames; videos without times stay as they are.
-
-    Call it before an engine is made; calling it again does nothing.
-    """
+    """Make vLLM's Qwen2.5-VL use the times of a clip's frames, before an engine is made."""
     import torch
     from vllm.model_executor.models import qwen2_5_vl, qwen2_vl
     from vllm.multimodal import MULTIMODAL_REGISTRY
@@ -72,7 +69,7 @@ def keep_clip_times(seconds_per_patch: Callable[[Sequence[float]], float]) -> No
 
 
 def _times_of(metadata: Mapping[str, Any]) -> list[float]:
-    """Seconds of frames that were sampled already; empty if vLLM is to sample, or knows too little."""
+    """Seconds of frames that are sampled already; empty if vLLM is to sample, or knows too little."""
     indices, fps = metadata.get("frames_indices"), metadata.get("fps")
     if metadata.get("do_sample_frames") or not fps or indices is None or len(indices) < 2:
         return []

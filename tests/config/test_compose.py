@@ -49,9 +49,9 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "eva" / "config" / "cluster.yaml"
     text = file.read_text(encoding="utf-8")
     before = compose_recipe(tmp_path / "eva", "cluster")
-    file.write_text(text.replace("max_prompt_length: 4096", "max_prompt_length: 40960"), encoding="utf-8")
+    file.write_text(text.replace("train_batch_size: 64", "train_batch_size: 640"), encoding="utf-8")
     after = compose_recipe(tmp_path / "eva", "cluster")
-    assert (before.data.max_prompt_length, after.data.max_prompt_length) == (4096, 40960)
+    assert (before.data.train_batch_size, after.data.train_batch_size) == (64, 640)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 
 def test_arguments_hold_plain_numbers() -> None:
     call = ToolCall("zoom", {"box": (np.int64(1), np.float32(0.5)), "note": None})
-    assert call.arguments == {"box": (1, 0.5), "note": None}
+    assert call.arguments == {"box": [1, 0.5], "note": None}
     assert [type(item) for item in call.arguments["box"]] == [int, float]
 
 
@@ -17,35 +17,28 @@ def test_plain_arguments_stay_as_they_are() -> None:
     assert ToolCall("zoom", arguments).arguments is arguments  # type: ignore[arg-type]
 
 
+CALL: Any = ToolCall("zoom", {})
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "place"),
     [
-        ({"t": {1, 2}}, r"ToolCall\.arguments\.t is no plain data: \{1, 2\}"),
-        ({"t": [np.zeros(2)]}, r"ToolCall\.arguments\.t\[0\] is no plain data: array"),
-        (None, r"ToolCall\.arguments must be a dictionary, got NoneType"),
-        ([1], r"ToolCall\.arguments must be a dictionary, got list"),
+        (lambda: ToolCall("zoom", {"t": {1, 2}}), r"ToolCall\.arguments\.t "),
+        (lambda: ToolCall("zoom", {"t": [object()]}), r"ToolCall\.arguments\.t\[0\] "),
+        (lambda: ToolCall("zoom", None), r"ToolCall\.arguments "),
+        (lambda: ToolCall("zoom", [1]), r"ToolCall\.arguments "),
+        (lambda: ToolCall(None, {}), r"ToolCall\.name "),
+        (lambda: Answer(None), r"Answer\.text "),
+        (lambda: Illegal(5), r"Illegal\.reason "),
+        (lambda: Calls(CALL), r"Calls\.calls .*\(call,\)$"),
+        (lambda: Calls((CALL, None)), r"Calls\.calls\[1\] "),
     ],
 )
-def test_arguments_that_no_record_holds_are_named(arguments: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"^{message}"):
-        ToolCall("zoom", arguments)
+def test_a_mistake_of_a_system_is_named(make: Any, place: str) -> None:
+    with pytest.raises(TypeError, match=f"^{place}"):
+        make()
 
 
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [(Answer, r"Answer\.text"), (Illegal, r"Illegal\.reason"), (lambda name: ToolCall(name, {}), r"ToolCall\.name")],
-)
-def test_what_must_be_a_text_is_named(make: Any, field: str) -> None:
-    for value in (None, 5):
-        with pytest.raises(TypeError, match=f"^{field} must be a text, got {type(value).__name__}$"):
-            make(value)
-
-
-def test_calls_are_a_tuple_of_calls() -> None:
-    call: Any = ToolCall("zoom", {})
-    assert Calls([call]).calls == (call,)  # type: ignore[arg-type]
-    assert Calls(one for one in [call, call]).calls == (call, call)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^Calls\.calls must be a tuple, got ToolCall; .*\(call,\)$"):
-        Calls(call)
-    with pytest.raises(TypeError, match=r"^Calls\.calls\[1\] must be a ToolCall, got NoneType$"):
-        Calls((call, None))  # type: ignore[arg-type]
+def test_calls_are_a_tuple() -> None:
+    assert Calls([CALL]).calls == (CALL,)  # type: ignore[arg-type]
+    assert Calls(call for call in [CALL, CALL]).calls == (CALL, CALL)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef
-from agentic_video.types.message import Message, Observation, Part, text_of, visuals_of
+from agentic_video.types.message import Message, Observation, text_of, visuals_of
 
 ONE, TWO = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (1, 2))
 
@@ -30,16 +30,6 @@ def test_a_clip_is_one_part_of_several_frames() -> None:
     assert visuals_of(observation.parts) == (TWO, clip)
 
 
-@pytest.mark.parametrize("part", ["frame", ONE, Clip((ONE, TWO))])
-def test_one_part_that_is_in_no_tuple_is_refused(part: Part) -> None:
-    kind = type(part).__name__
-    with pytest.raises(TypeError, match=rf"Observation\.parts must be a tuple, got {kind}; .*comma: \(part,\)"):
-        Observation(part)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=rf"Message\.parts must be a tuple, got {kind}; .*comma: \(part,\)"):
-        Message("user", part)  # type: ignore[arg-type]
-    assert Observation([part]).parts == (part,)  # type: ignore[arg-type]
-
-
 def test_parts_may_come_from_a_generator() -> None:
     shown = Observation(part for part in ("a", ONE))  # type: ignore[arg-type]
     assert shown.parts == ("a", ONE) and shown.frames == (ONE,)
@@ -58,60 +48,36 @@ def test_references_are_shown_when_an_episode_is_replayed() -> None:
 
 
 PIL_PICTURE = Image.fromarray(ONE.image)
+GREY = np.zeros((4, 6), np.uint8)
 
 
+@pytest.mark.parametrize("make", [Observation, lambda parts: Message("user", parts)])
 @pytest.mark.parametrize(
-    "parts", [None, 3.5, PIL_PICTURE, ONE.image, {"image": ONE}, {"a"}], ids=lambda parts: type(parts).__name__
-)
-def test_parts_in_no_tuple_are_named(parts: Any) -> None:
-    got = type(parts).__name__
-    with pytest.raises(TypeError, match=rf"^Observation\.parts must be a tuple, got {got}; "):
-        Observation(parts)
-
-
-@pytest.mark.parametrize(
-    "part", [None, 3.5, [ONE], PIL_PICTURE, ONE.image, {"image": ONE}], ids=lambda part: type(part).__name__
-)
-def test_a_part_that_is_none_is_named(part: Any) -> None:
-    message = rf"\.parts\[1\] must be a text, a Frame or a Clip, got {type(part).__name__}$"
-    with pytest.raises(TypeError, match=f"^Observation{message}"):
-        Observation(("a", part))
-    with pytest.raises(TypeError, match=f"^Message{message}"):
-        Message("user", ("a", part))
-
-
-@pytest.mark.parametrize(
-    ("image", "said"),
+    ("parts", "place"),
     [
-        (np.zeros((4, 6, 4), np.float64), r"of float64 and shape \(4, 6, 4\)"),
-        (np.zeros((4, 6), np.uint8), r"of uint8 and shape \(4, 6\)"),
-        (PIL_PICTURE, "that is a Image"),
+        *(
+            (parts, "parts must be a tuple")
+            for parts in ("frame", ONE, Clip((ONE, TWO)), None, 3.5, PIL_PICTURE, ONE.image, {"image": ONE}, {"a"})
+        ),
+        *((("a", part), r"parts\[1\] ") for part in (None, 3.5, [ONE], PIL_PICTURE, ONE.image, {"image": ONE})),
+        *(
+            (("a", Frame(0, 0.0, image)), r"parts\[1\] ")  # type: ignore[arg-type]
+            for image in (np.zeros((4, 6, 4), np.float64), GREY, PIL_PICTURE)
+        ),
+        ((Clip((Frame(0, 0.0, GREY), Frame(1, 0.1, GREY))),), r"parts\[0\] "),
     ],
 )
-def test_a_picture_that_no_model_takes_is_named(image: Any, said: str) -> None:
-    message = rf"\.parts\[1\] is a picture {said}; it must be uint8 of shape \(height, width, 3\)$"
-    frame = Frame(0, 0.0, image)
-    with pytest.raises(TypeError, match=f"^Observation{message}"):
-        Observation(("a", frame))
-    with pytest.raises(TypeError, match=f"^Message{message}"):
-        Message("user", ("a", frame))
-
-
-def test_a_clip_s_pictures_are_looked_at_too() -> None:
-    grey = np.zeros((4, 6), np.uint8)
-    with pytest.raises(TypeError, match=r"^Observation\.parts\[0\] is a picture of uint8 and shape \(4, 6\)"):
-        Observation((Clip((Frame(0, 0.0, grey), Frame(1, 0.1, grey))),))
+def test_parts_that_no_model_takes_are_named(make: Any, parts: Any, place: str) -> None:
+    with pytest.raises(TypeError, match=rf"^(Observation|Message)\.{place}"):
+        make(parts)
+    assert Observation([ONE]).parts == (ONE,)  # type: ignore[arg-type]
 
 
 def test_counts_are_plain_whole_numbers() -> None:
     shown = Observation((), legal_calls=np.sum([True, True]), illegal_calls=True, unread_images=np.int32(1))
     counts = (shown.legal_calls, shown.illegal_calls, shown.unread_images)
     assert counts == (2, 1, 1) and {type(count) for count in counts} == {int}
-
-
-@pytest.mark.parametrize("name", ["legal_calls", "illegal_calls", "unread_images"])
-def test_a_count_that_is_none_is_named(name: str) -> None:
-    for value in (None, 1.0, "1"):
-        message = rf"^Observation\.{name} must be a whole number, got {type(value).__name__}$"
-        with pytest.raises(TypeError, match=message):
-            Observation((), **{name: value})  # type: ignore[arg-type]
+    for name in ("legal_calls", "illegal_calls", "unread_images"):
+        for value in (None, 1.0, "1"):
+            with pytest.raises(TypeError, match=rf"^Observation\.{name} "):
+                Observation((), **{name: value})  # type: ignore[arg-type]

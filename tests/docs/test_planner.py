@@ -31,7 +31,7 @@ SHORT = rf"^\| (?:{'|'.join(TITLES.values())}) \|.*\|$"
 
 
 def cells(name: str, of: str, *plans: Plan, pixels: bool = False) -> str:
-    """A row: GiB of each phase, sequences, bytes of pixels, main memory, verdict; of several plans one after another."""
+    """A row: GiB of each phase, sequences, bytes of pixels, main memory, verdict, of each plan."""
 
     def each(values: Iterator[str]) -> str:
         return ", ".join(dict.fromkeys(values))

@@ -207,7 +207,7 @@ def _check_resumed(config: DictConfig) -> None:
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
     """Check that a checkpoint can be loaded, as far as its name and its folder tell."""
-    from agentic_video.evaluation.model import cached_config
+    from agentic_video.evaluation.model import cached_config, hub_problem
 
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -219,8 +219,8 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
                 "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
             )
         return
-    if problem := _hub_problem(model):
-        raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+    if problem := hub_problem(model):
+        raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}", key="MODEL_PATH")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
 
@@ -302,22 +302,6 @@ def _json_of(file: Path, named: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise SetupError(f"{named}: {file.name} holds no JSON object")
     return read
-
-
-def _hub_problem(name: str) -> str:
-    """Why neither the hub nor its cache has a model for the user; empty where one has."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    from agentic_video.evaluation.model import hub_error
-
-    error = hub_error(name, timeout=10)
-    if error is None:
-        return ""
-    if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set and it isn't in the cache"
-    if isinstance(error, HfHubHTTPError | HFValidationError):
-        return f"the hub has none of that name for you ({one_line(error)[:120]})"
-    return f"the hub can't be reached ({type(error).__name__})"
 
 
 def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:

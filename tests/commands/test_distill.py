@@ -29,12 +29,6 @@ def test_a_critic_and_one_teacher_alone(ask: Ask) -> None:
     assert (options.critic.url, options.critic.name, options.team) == ("http://c/v1", "c", None)
 
 
-@pytest.mark.parametrize("words", [("--samples", "0"), ("--min-acc", "1.5"), ("--bank-round", "x")])
-def test_numbers_that_make_no_sense(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["distill", *WORDS, *words]) == 2
-    assert words[0] in capsys.readouterr().err
-
-
 def test_without_a_teacher_a_scripted_one_plays(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Any] = []
 

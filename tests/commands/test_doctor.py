@@ -2,20 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video import cli
 from agentic_video.commands import doctor
 from agentic_video.launch.cluster import Node
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import Mount
 from tests.utils.machines import Machine
-
-
-def test_report_covers_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["doctor"])
-    output = capsys.readouterr().out
-    names = ("python", "GPUs", "torch", "ray", "vllm", "verl plugin", "av", "memory", "shared memory", "object store")
-    for name in (*names, "disk", "cache", "outputs"):
-        assert f" {name} " in output
 
 
 def test_what_is_missing_comes_with_a_remedy(
@@ -31,16 +22,6 @@ def test_what_is_missing_comes_with_a_remedy(
         assert "agentic-video install" in lines[place + 1]
 
 
-def test_an_older_processor_is_a_note_and_nothing_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = doctor.HealthCheck("CPU", "2 cores, AVX-512 no", note="mostly tried with it")
-    monkeypatch.setattr(doctor, "health_checks", lambda: iter([found]))
-    assert doctor.run(doctor.DoctorArguments()) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("ok CPU ") and lines[1].strip() == "(mostly tried with it)"
-
-
 def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: "0.8.0")
     found = {check.name: check for check in doctor.health_checks()}
@@ -52,18 +33,12 @@ def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("torch", "2.8.0", "torch ==2.11.0 is needed: agentic-video install cpu", ""),
         ("torch", "2.11.0+cu130", "", ""),
-        ("transformers", "4.57.1", "transformers ==5.9.0 is needed: agentic-video install cpu", ""),
         ("vllm", "0.11.0", "vllm ==0.24.0 is needed: agentic-video install cpu", ""),
         ("vllm", "0.24.0+cpu", "", ""),
-        ("vllm", "0.24.0", "", ""),
         ("ray", "2.10.0", "ray >=2.41,>=2.41.0 is needed: agentic-video install cpu", ""),
         ("ray", "2.55.0", "", "tested with 2.60.0"),
-        ("ray", "2.60.0", "", ""),
         ("tensordict", "0.9.0", "tensordict !=0.9.0,<=0.10.0,>=0.8.0 is needed: agentic-video install cpu", ""),
-        ("av", "19.0.0", "av <19,>=17 is needed: agentic-video install cpu", ""),
         ("av", "17.0.0", "", "tested with 18.1.0"),
-        ("open_clip_torch", "3.2.0", "", "tested with 3.3.0"),
-        ("TransferQueue", "0.1.12", "", "tested with 0.1.11"),
         ("ray", "of-my-own", "", "tested with 2.60.0"),
     ],
 )

@@ -34,11 +34,3 @@ def test_a_folder_that_is_no_run_s_is_named_in_a_line(
     assert main(["summary", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"error: {tmp_path}") and said in err and err.count("\n") == 1
-
-
-def test_so_is_one_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").touch()
-    for path, what in (("nope", "no such folder"), ("file", "a file")):
-        assert main(["summary", str(tmp_path / path)]) == 2
-        err = capsys.readouterr().err
-        assert err.startswith(f"error: {tmp_path / path}: {what}; name a run's folder") and err.count("\n") == 1

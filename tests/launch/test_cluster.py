@@ -92,26 +92,6 @@ def test_a_file_that_never_answers_is_given_up(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_node_in_a_line() -> None:
-    node = Node(
-        "10.0.0.1",
-        "a",
-        64.0,
-        8.0,
-        700.0 * GIB,
-        200.0 * GIB,
-        256 * GIB,
-        "580.65.06",
-        "Python 3.12.3 at /p",
-        {"verl": "1"},
-    )
-    assert node.line() == (
-        "10.0.0.1 (a): 8 GPU(s) (driver 580.65.06), 64 CPUs, 700.0 GiB memory, object store 200.0 GiB in 256.0 GiB of "
-        "shared memory; Python 3.12.3 at /p; verl 1"
-    )
-    assert Node("10.0.0.2", problems=("no answer within 90 s",)).line() == "10.0.0.2: no answer within 90 s"
-
-
 def test_versions_that_differ_are_named() -> None:
     nodes = [
         Node("10.0.0.1", packages={"verl": "0.9.1", "torch": "2.11.0"}),

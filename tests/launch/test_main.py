@@ -32,12 +32,6 @@ def no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "0")
 
 
-def test_sft_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "http://head:8265")
-    with pytest.raises(SetupError, match="torchrun"):
-        launch(LaunchOptions(RECIPE, "sft", "laptop", submit=True))
-
-
 @dataclass(frozen=True)
 class Asked:
     """What was asked of a build."""
@@ -109,12 +103,6 @@ def test_a_dry_run_builds_nothing(builds: list[Asked], capsys: pytest.CaptureFix
         "data.val_files=['h.parquet']",
         f"{MODEL_KEYS['grpo']}='cold'",
     ]
-
-
-def test_a_wrong_key_costs_no_build(builds: list[Asked]) -> None:
-    with pytest.raises(SetupError, match=r"did you mean trainer\.total_epochs"):
-        launch(LaunchOptions(RECIPE, overrides=("trainer.total_epoch=1",)))
-    assert builds == []
 
 
 @pytest.mark.parametrize("below", ["", "runs"])

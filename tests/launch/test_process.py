@@ -30,12 +30,17 @@ def start_launcher(child: str, log: Path, grace: float = HANGS, before: str = ""
     return launcher
 
 
-def test_status_and_output_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_status_and_output_of_the_job(full: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log without room costs its lines only."""
     code = "print('hello'); print('step:3 - episode/reward_sampled:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
-    status, _ = run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
-    assert status == 3
-    assert "hello" in (tmp_path / "log.txt").read_text()
-    assert capsys.readouterr().out.startswith("step 3: reward 0.50")
+    log = Path("/dev/full") if full else tmp_path / "log.txt"
+    status, _ = run_verl([sys.executable, "-c", code], os.environ, log)
+    said = capsys.readouterr()
+    assert status == 3 and said.out.startswith("step 3: reward 0.50")
+    assert (
+        said.err.startswith("error: /dev/full: ") and said.err.count("\n") == 1 if full else "hello" in log.read_text()
+    )
 
 
 def test_the_job_ends_when_the_launcher_is_killed(tmp_path: Path) -> None:
@@ -73,14 +78,6 @@ def test_what_the_job_leaves_running_is_killed(tmp_path: Path) -> None:
     number = int((tmp_path / "log.txt").read_text())
     while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.02)
-
-
-def test_a_log_without_room_costs_its_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
-    code = "print('hello'); print('step:3 - episode/reward_sampled:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
-    status, _ = run_verl([sys.executable, "-c", code], os.environ, Path("/dev/full"))
-    said = capsys.readouterr()
-    assert status == 3 and said.out.startswith("step 3: reward 0.50")
-    assert said.err == "error: /dev/full: No space left on device; lines of the log are dropped\n"
 
 
 def test_the_job_ends_when_nothing_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

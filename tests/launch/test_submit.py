@@ -23,18 +23,10 @@ NOTHING = OmegaConf.create({})
 
 
 def test_the_job_runs_the_recipe_in_its_own_copy() -> None:
-    command = shlex.split(entrypoint(RECIPE, "cluster", ["trainer.total_epochs=2", "a='x y'"], "/env/bin/python"))
-    assert command == [
-        "/env/bin/python",
-        "-m",
-        "agentic_video.cli",
-        "run",
-        "recipes/videozoomer",
-        "--profile",
-        "cluster",
-        "trainer.total_epochs=2",
-        "a='x y'",
-    ]
+    overrides = ["trainer.total_epochs=2", "a='x y'"]
+    command = shlex.split(entrypoint(RECIPE, "cluster", overrides, "/env/bin/python"))
+    started = "/env/bin/python -m agentic_video.cli run recipes/videozoomer --profile cluster"
+    assert command == [*started.split(), *overrides]
 
 
 def test_a_wheel_s_recipe_goes_by_its_name() -> None:

@@ -44,20 +44,13 @@ def test_benchmarks_become_stages(tmp_path: Path) -> None:
     }
     recipe = write_recipe(tmp_path, benchmarks=benchmarks)
     made = read_chain(recipe, "paper")
-    assert [item.name for item in made.stages[3:]] == [
-        "rows-mlvu_dev",
-        "agent-mlvu_dev",
-        "rows-lvbench",
-        "agent-lvbench",
-    ]
+    names = [item.name for item in made.stages[3:]]
+    assert names == ["rows-mlvu_dev", "agent-mlvu_dev", "rows-lvbench", "agent-lvbench"]
     rows, agent = made.stages[3:5]
     assert rows.words[:6] == ("convert", "mlvu", "--split", "dev", "--source", "{data}/mlvu")
     assert agent.words == ("eval", "--data", "{rows-mlvu_dev.rows}", "--benchmark", "mlvu_dev")
     assert agent.row is not None and (agent.row.benchmark, agent.row.model) == ("mlvu_dev", "VideoZoomer")
-    assert [item.name for item in read_chain(recipe, "paper", ["lvbench"]).stages[3:]] == [
-        "rows-lvbench",
-        "agent-lvbench",
-    ]
+    assert [item.name for item in read_chain(recipe, "paper", ["lvbench"]).stages[3:]] == names[2:]
     with pytest.raises(SetupError, match="--benchmarks x: there are mlvu_dev, lvbench"):
         read_chain(recipe, "paper", ["x"])
     with pytest.raises(SetupError, match="--benchmarks: the synthetic world has none"):
@@ -73,13 +66,8 @@ def test_a_model_may_play_some_benchmarks_only_beside_figures_of_as_many_frames(
         "agent-48": {"model": "FrameMind", "run": run, "frames": 48, "sets": ["videomme"]},
     }
     made = read_chain(write_recipe(tmp_path / "a", benchmarks=benchmarks), "paper").stages[3:]
-    assert [item.name for item in made] == [
-        "rows-mvbench",
-        "agent-mvbench",
-        "rows-videomme",
-        "agent-videomme",
-        "agent-48-videomme",
-    ]
+    names = ["rows-mvbench", "agent-mvbench", "rows-videomme", "agent-videomme", "agent-48-videomme"]
+    assert [item.name for item in made] == names
     assert [item.row.frames for item in made if item.row] == [32, 32, 48]
     wrong = {**benchmarks, "agent-48": {**benchmarks["agent-48"], "sets": ["videomm"]}}
     with pytest.raises(SetupError, match=r"benchmarks\.agent-48\.sets: videomm"):
@@ -127,17 +115,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, change: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        b"[",
-        b"- a",
-        b"paper: x",
-        b"null",
-        b"paper: x\nbase: y\nstages: 3",
-        b"paper: x\nbase: y\nz: 1",
-        b"\xff\xfe",
-        None,
-    ],
+    "text", [b"[", b"- a", b"paper: x", b"null", b"paper: x\nbase: y\nstages: 3", b"\xff\xfe", None]
 )
 def test_a_file_that_is_something_else(tmp_path: Path, text: bytes | None) -> None:
     if text is not None:

@@ -10,29 +10,7 @@ from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reprod
 from agentic_video.launch.reproduce.state import State
 from agentic_video.planning.report import plan_of
 from tests.config.configs import RECIPES
-from tests.launch.reproduce.chains import STAGES, reproduction
-
-
-def test_a_stage_s_lines(tmp_path: Path) -> None:
-    rows = {**STAGES[0], "source": "section 4", "cost": "an hour", "laptop": {"left_out": "why not"}}
-    assert plan_text(reproduction(tmp_path, rows), []).splitlines()[4:7] == [
-        "stages:",
-        "   1. rows [left out]: rows of the data (section 4)",
-        "      why not",
-    ]
-    out = tmp_path / "out"
-    assert plan_text(reproduction(tmp_path, rows, mode="paper"), ["a: not there"]).splitlines()[-10:] == [
-        "stages:",
-        "   1. rows [run]: rows of the data (section 4)",
-        f"      $ agentic-video copy {tmp_path}/data/raw/rows.json {out}/rows/rows.jsonl",
-        "      cost: the paper: an hour",
-        f"   2. table [always]: {out}/table.md",
-        "",
-        "cost: of stages without a line of it above, time and memory are not measured",
-        "",
-        "missing (1):",
-        "  - a: not there",
-    ]
+from tests.launch.reproduce.chains import reproduction
 
 
 def test_what_grpo_costs(tmp_path: Path) -> None:

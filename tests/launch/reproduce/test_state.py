@@ -77,22 +77,17 @@ def test_set_aside(tmp_path: Path) -> None:
         assert not state.home(stage).exists()
 
 
-def test_a_file_is_what_it_holds(tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_text("1")
-    before = fingerprint(file)
-    os.utime(file, (0, 0))
-    assert fingerprint(file) == before
-    file.write_text("2")
-    assert fingerprint(file) != before
-
-
-def test_a_checkpoint_is_its_files(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_text("1")
-    before = fingerprint(tmp_path)
-    (tmp_path / "model.safetensors").write_text("2")
-    assert fingerprint(tmp_path) != before
+def test_a_file_and_a_checkpoint_are_what_they_hold(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    for folder in (file, tmp_path):
+        (tmp_path / "config.json").write_text("{}")
+        file.write_text("1")
+        before = fingerprint(folder)
+        os.utime(file, (0, 0))
+        assert fingerprint(folder) == before
+        file.write_text("2")
+        assert fingerprint(folder) != before
+    assert fingerprint(tmp_path / "nothing") == ""
 
 
 def test_a_folder_of_downloads_is_its_annotations(tmp_path: Path) -> None:
@@ -131,10 +126,6 @@ def test_annotations_in_a_linked_folder_count(tmp_path: Path) -> None:
     assert fingerprint(folder) == linked
     (elsewhere / "rows.json").write_text("2")
     assert fingerprint(folder) != linked
-
-
-def test_nothing_is_nothing(tmp_path: Path) -> None:
-    assert fingerprint(tmp_path / "nothing") == ""
 
 
 SETTINGS = StageSettings("agentic-video run r a=1", {"x.y": "1"}, config={"a.b": 1, "c": "x"})

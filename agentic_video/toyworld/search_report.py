@@ -1,4 +1,4 @@
-"""Search figures of a run, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
+"""Search figures of a run, by step: ``python -m agentic_video.toyworld.search_report outputs/eva-laptop/run-001``.
 
 For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``)."""
 

@@ -62,7 +62,3 @@ def test_hooks_run_the_environment_s_own_tools() -> None:
     (local,) = [repo["hooks"] for repo in hooks if repo["repo"] == "local"]
     assert [hook["id"] for hook in local] == ["ruff", "ruff-format", "mypy"]
     assert all(hook["entry"].startswith(".venv/bin/python -m ") for hook in local)
-
-
-def test_types_are_declared() -> None:
-    assert (REPOSITORY / "agentic_video" / "py.typed").read_bytes() == b""

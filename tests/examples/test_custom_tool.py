@@ -150,12 +150,6 @@ def test_run_sh_s_laptop_job_plays_and_sees_the_events_of_the_synthetic_world() 
     assert looked > 10
 
 
-def test_without_run_sh_s_second_override_the_laptop_job_says_what_is_missing() -> None:
-    config = composed("videozoomer", "laptop", *overrides_of_run_sh()[:1])
-    with pytest.raises(ValueError, match=r"'sharpzoomer' has no oracle.*agentic_video\.toyworld\.oracle"):
-        turns_of(settings_of(config).system, toy_recipe(config).oracle)
-
-
 def test_run_sh_starts_the_cluster_job_too(monkeypatch: pytest.MonkeyPatch) -> None:
     set_environment(monkeypatch)
     config = composed("videozoomer", "cluster", *overrides_of_run_sh())
@@ -183,16 +177,6 @@ def test_illegal_calls_are_answered_as_by_videozoomer(call: str, qa: VideoQA, so
     assert "Error: " in str(ours.turns[0].observation[0])
 
 
-def test_a_turn_without_call_or_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
-    assert run(SMALL, qa, source, "hm").end is EndReason.ILLEGAL
-
-
-def test_the_last_look_announces_the_end(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, *[ZOOM] * 4, REPLY)
-    announced = ["No further call" in str(turn.observation[-1:]) for turn in trajectory.turns]
-    assert announced == [False, False, False, True, False]
-
-
 def test_own_words_replace_the_prompt_only(qa: VideoQA, source: MemorySource) -> None:
     plain = run(SMALL, qa, source, REPLY).opening[0].parts
     own = run(SharpZoomer(min_pixels=784, max_pixels=3136, own_words=True), qa, source, REPLY).opening[0].parts
@@ -201,15 +185,6 @@ def test_own_words_replace_the_prompt_only(qa: VideoQA, source: MemorySource) ->
     assert '{"segment": [start_sec, end_sec], "fps": n}' in str(own[0])
     assert "16 at most. You may look 4 times." in str(own[0])
     assert "{duration" in INSTRUCTIONS
-
-
-def test_own_words_are_the_system_s_message_where_the_prompt_is(qa: VideoQA, source: MemorySource) -> None:
-    asked = {"min_pixels": 784, "max_pixels": 3136, "prompt_role": "system"}
-    plain = run(VideoZoomer(**asked), qa, source, REPLY).opening
-    assert run(SharpZoomer(**asked), qa, source, REPLY).opening == plain
-    first, *others = run(SharpZoomer(**asked, own_words=True), qa, source, REPLY).opening
-    assert first.role == "system" and str(first.parts[0]).startswith("You answer a question about a video")
-    assert len(first.parts) == 1 and tuple(others) == plain[1:]
 
 
 def test_scattered_frames_are_no_clip() -> None:

@@ -234,7 +234,6 @@ def with_thoughts(choice: Mapping[str, Any]) -> str:
 
 
 def _first_choice(reply: Any) -> dict[str, Any]:
-    """A chat completion's first choice, with the reply's ``usage``."""
     choices = reply.get("choices") if isinstance(reply, Mapping) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):

@@ -237,7 +237,6 @@ def _are_lengths(lengths: Sequence[float], intervals: Sequence[Interval]) -> boo
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a text holds no word and no bracket."""
     return not text.strip(" \n\t.*_\"'")
 
 
@@ -275,7 +274,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _pair(value: Any) -> Interval | None:
-    """An interval of JSON, if it is one."""
     if isinstance(value, Mapping):
         names = next((names for names in _NAMES if set(names) == set(value)), None)
         value = [value[name] for name in names] if names else None
@@ -295,7 +293,6 @@ def _json_seconds(value: Any) -> float | None:
 
 
 def _seconds(time: str) -> float:
-    """Seconds of a number or of a clock time."""
     *larger, last = time.split(":")
     parts = [*map(float, larger), float(last)]
     if any(part >= 60 for part in parts[1:]):

@@ -118,5 +118,4 @@ def set_diou(one: Iterable[Interval], other: Iterable[Interval]) -> float:
 
 
 def _share(part: float, whole: float) -> float:
-    """From 0 to 1 whatever was rounded; 0 of nothing and of what is too long to count."""
     return min(1.0, part / whole) if 0 < whole < math.inf else 0.0

@@ -1,1 +1,1 @@
-"""What a run needs before it is booked: GPU memory, host memory, bytes moved and seconds, from its config alone."""
+"""Memory, moved bytes and seconds of a run, computed from its config."""

@@ -1,4 +1,4 @@
-"""What the planner reads of a run's config: plain numbers, so that formulas need no config."""
+"""A run's config as plain numbers, so that formulas need no config."""
 
 import math
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ REFERENCE_FSDP_SIZE = "actor_rollout_ref.ref.fsdp_config.fsdp_size"
 BLOCK = "agentic_video.plan"
 PICTURE_CACHE = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_cache_gb"
 PICTURE_CACHE_GIB = 4
-"""vLLM's own value where a config has none (``vllm/config/multimodal.py``)."""
+"""vLLM's default (``vllm/config/multimodal.py``)."""
 WEIGHTS = {"fp32": FP32, "float32": FP32, "bf16": BF16, "bfloat16": BF16, "fp16": BF16, "float16": BF16}
 LABEL_TOKENS = 12
-"""Of a frame beside its visual ones: its time stamp, and the marks around it (assumed)."""
+"""Tokens of a frame besides its visual ones: its time stamp and marks (assumed)."""
 CPUS_OF_A_GPU = 8
-"""Processors of a node for each of its GPUs (assumed)."""
+"""Processors of a node per GPU (assumed)."""
 GPUS_OF_A_NODE = 8
-"""Of a node, unless a config says less."""
+"""GPUs of a node, unless a config says less."""
 COUNTS = (
     "trainer.nnodes",
     "trainer.n_gpus_per_node",
@@ -52,25 +52,22 @@ COUNTS = (
     f"{ROLLOUT}.agent.num_workers",
     f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
 )
-"""Of a config, at least 1 each, whatever the trainer."""
+"""Keys that must be at least 1, whatever the trainer."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What a typical episode is taken to be (``agentic_video.plan``); nothing but the plan reads it.
+    """Assumptions about a typical episode (``agentic_video.plan``), for the plan alone.
 
     Attributes:
-        model: Published model that is planned with where no folder is named.
+        model: Published model of the plan if no folder is named.
         overview_frames: Frames of the first view.
         frames: Frames in all, those of calls included.
-        width: Of a frame, in pixels.
-        height: Of a frame, in pixels.
-        text_tokens: Tokens that are no visual ones: prompt, question, what is generated, tool replies.
-        said_tokens: Of these, the generated ones.
+        width: Width of a frame in pixels.
+        height: Height of a frame in pixels.
+        text_tokens: Tokens that aren't visual: prompt, question, generated text, tool replies.
+        said_tokens: The generated ones among these.
         turns: Generations.
-
-    Raises:
-        ValueError: A number that makes no sense.
     """
 
     model: str
@@ -93,14 +90,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Machines:
-    """What a run is to have.
-
-    Attributes:
-        gpus: In all.
-        gpu_bytes: Memory of each.
-        host_bytes: Main memory of each node.
-        per_node: GPUs of a node.
-    """
+    """GPUs (in all, and per node), memory of each, and main memory of each node."""
 
     gpus: int
     gpu_bytes: float
@@ -109,7 +99,7 @@ class Machines:
 
     @property
     def nodes(self) -> int:
-        """How many machines."""
+        """Number of machines."""
         return math.ceil(self.gpus / self.per_node)
 
 
@@ -118,18 +108,18 @@ class Sizes:
     """Numbers of a run that must go together, whatever its memory.
 
     Attributes:
-        gpus: Of the trainer.
+        gpus: GPUs of the trainer.
         ulysses: GPUs that share a sequence.
-        micro_tokens: Tokens of a micro-batch on one GPU, by key, where micro-batches are filled up by tokens.
+        micro_tokens: Tokens of a micro-batch on one GPU, by key, where micro-batches are filled by tokens.
         longest: Tokens of the longest sequence.
         tensor: GPUs of an engine.
         data: Data-parallel engines of a server.
-        questions: Of a step.
+        questions: Questions of a step.
         mini_batch: Questions of an update.
-        rollouts: Of each question.
-        heads: Attention heads of the model; 0 where it isn't known.
+        rollouts: Rollouts of a question.
+        heads: Attention heads of the model; 0 if unknown.
         fsdp_size: GPUs that share the trained model; -1 for all.
-        playing: GPUs beside these that only play episodes.
+        playing: More GPUs that only play episodes.
     """
 
     gpus: int
@@ -147,55 +137,51 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Job:
+class RunSpec:
     """A run in numbers.
 
     Attributes:
-        shape: Of the model.
-        machines: Where it runs.
-        episode: What a typical episode is taken to be.
-        sizes: Those of these numbers that must go together, as the config has them.
-        precision: How the model is held and trained.
-        head: How log-probabilities are computed.
+        episode: Assumptions about a typical episode.
+        sizes: Those of these numbers that must go together, as configured.
         micro_tokens: Tokens of a micro-batch on one GPU.
         prompt: Most tokens of the opening.
         longest: Tokens of the longest sequence.
         ulysses: GPUs that share a sequence.
-        checkpointed: Whether layers are computed again in the backward pass.
-        deferred: Whether gradients stay unsharded until a mini-batch's last micro-batch.
+        checkpointed: Gradient checkpointing.
+        deferred: Gradients stay unsharded until a mini-batch's last micro-batch.
         streamed: ``offload_policy``: weights, gradients and optimizer live in main memory; layers come as they run.
-        param_offload: Whether weights leave the GPU between updates.
-        optimizer_offload: Whether the optimizer's state does.
-        reference: Whether there is a reference model of its own (not with LoRA).
-        passes: How often the trainer goes through a step's sequences.
+        param_offload: Weights leave the GPU between updates.
+        optimizer_offload: The optimizer's state does.
+        reference: A separate reference model (not with LoRA).
+        passes: Passes of the trainer over a step's sequences.
         tensor_parallel: GPUs of an engine.
         utilization: Share of a GPU that an engine may take.
         model_len: Longest sequence of an engine.
         sequences: Most sequences that an engine runs at a time.
         batched_tokens: Most tokens of an engine's forward pass.
-        eager: Whether engines have no CUDA graphs.
-        sleeps: Whether engines give their memory back while the model is trained.
-        adapters_served: Whether engines get LoRA adapters beside the weights, rather than merged weights.
-        bucket_bytes: Of weights that are handed to an engine at a time.
+        eager: Engines have no CUDA graphs.
+        sleeps: Engines free their memory while the model trains.
+        adapters_served: Engines get LoRA adapters next to the weights, not merged weights.
+        bucket_bytes: Bytes of weights handed to an engine at a time.
         picture_cache: Bytes of processed pictures that each engine keeps.
-        questions: Of a step.
+        questions: Questions of a step.
         mini_batch: Questions of an update.
-        rollouts: Of each question.
-        surplus: Whether groups are drawn beyond the batch (dynamic sampling).
+        rollouts: Rollouts of a question.
+        surplus: Groups are drawn beyond the batch (dynamic sampling).
         workers: Agent-loop workers.
-        store_bytes: Of the frames that each node's store keeps.
-        decode_bytes: Most that its decoders may need.
+        store_bytes: Bytes of frames in each node's store.
+        decode_bytes: Most bytes of its decoders.
         decoders: Decoding threads of each node.
-        clips: Whether frames are shown as video: two of them are as many tokens and patches as one image.
+        clips: Frames are shown as video: two of them cost as many tokens and patches as one image.
         fsdp_size: GPUs that share the trained model's weights, gradients and optimizer; -1 for all.
         reference_fsdp_size: GPUs that share the reference model's weights; -1 for all.
-        pool: GPUs that only play episodes (``separate_async``); None where there are none.
-        ahead: Batches that are played ahead of the trained one.
-        copies: Of the weights, in main memory, with which old log-probabilities are computed (``separate_async``).
-        prefix_cached: Whether engines keep what a sequence begins with, for its next turn and the rest of its group.
-        micro_batch: Sequences of a micro-batch; 0 where it is filled up by tokens.
+        pool: GPUs that only play episodes (``separate_async``), if any.
+        ahead: Batches played ahead of the trained one.
+        copies: Copies of the weights in main memory for old log-probabilities (``separate_async``).
+        prefix_cached: Engines keep a sequence's start for its next turn and the rest of its group.
+        micro_batch: Sequences of a micro-batch; 0 if it is filled by tokens.
         data_parallel: Engines of a server, each with the whole model.
-        rules: The sizes of frames that the model's processor keeps.
+        rules: Sizes of frames that the model's processor keeps.
     """
 
     shape: ModelShape
@@ -256,7 +242,7 @@ class Job:
 
     @property
     def players(self) -> Machines:
-        """The machines whose engines play a step's episodes."""
+        """Machines whose engines play a step's episodes."""
         return self.pool or self.machines
 
     @property
@@ -276,22 +262,22 @@ class Job:
 
     @property
     def accumulates(self) -> bool:
-        """Whether an update has more than one sequence for each rank, so that gradients of others are there already."""
+        """True if an update has several sequences per rank, so that gradients of others exist already."""
         return self.mini_batch * self.rollouts > max(1, self.machines.gpus // self.ulysses)
 
     @property
     def clip_frames(self) -> int:
-        """Frames of the first clip; 0 where frames are images."""
+        """Frames of the first clip; 0 for images."""
         return max(2, self.episode.overview_frames) if self.clips else 0
 
     @property
     def frame_size(self) -> tuple[int, int]:
-        """(width, height) at which frames are shown: the nearest that the model's processor keeps."""
+        """(width, height) of shown frames: the nearest size that the model's processor keeps."""
         return self.rules.kept(self.episode.width, self.episode.height, self.clip_frames)
 
     @property
     def frame_tokens(self) -> int:
-        """Visual tokens of a frame; two frames of a clip share those of one."""
+        """Visual tokens of a frame; two frames of a clip share theirs."""
         return max(1, self.rules.tokens(*self.frame_size, self.clip_frames) // max(1, self.clip_frames))
 
     @property
@@ -312,33 +298,33 @@ class Job:
 
     @property
     def episodes(self) -> int:
-        """Of a step."""
+        """Episodes of a step."""
         return self.questions * self.rollouts
 
     @property
     def running(self) -> int:
-        """Episodes that may be under way at a time: a step's, and those that are played ahead."""
+        """Most episodes under way at a time: a step's, and those played ahead."""
         return math.ceil(self.episodes * (1 + self.ahead))
 
     @property
     def trains_vision(self) -> bool:
-        """Whether the vision tower gets gradients."""
+        """True if the vision tower gets gradients."""
         return not (self.precision.frozen_vision or self.precision.lora_rank)
 
 
 def shards_of(fsdp_size: int, gpus: int) -> int:
-    """GPUs that share a model's weights: verl makes groups of ``fsdp_size``, each of which has them all, and one group
-    for a negative size or one that isn't below the number of GPUs (``workers/engine/fsdp/utils.py:47``)."""
+    """GPUs that share a model's weights: verl makes groups of ``fsdp_size``, each with all of them; one group if the
+    size is negative or not below the number of GPUs (``workers/engine/fsdp/utils.py:47``)."""
     return fsdp_size if 0 < fsdp_size < gpus else gpus
 
 
 def check_counts(config: DictConfig) -> None:
-    """Make sure that what is planned with are numbers that can be.
+    """Check the numbers that a plan needs.
 
     Raises:
-        SetupError: One can't; the message names the key.
+        SetupError: One makes no sense; names the key.
     """
-    read = _Reader(config)
+    read = _ConfigReader(config)
     for key in COUNTS:
         read.count(key)
     if bool(read(f"{ACTOR}.use_dynamic_bsz")):
@@ -356,18 +342,18 @@ def check_counts(config: DictConfig) -> None:
 
 
 def check_share(config: DictConfig) -> None:
-    """Make sure that engines may take a share of a GPU that there is.
+    """Check the share of a GPU that engines may take.
 
     Raises:
-        SetupError: They may not.
+        SetupError: It isn't above 0 and at most 1.
     """
-    share = _Reader(config).number(f"{ROLLOUT}.gpu_memory_utilization", 0)
+    share = _ConfigReader(config).number(f"{ROLLOUT}.gpu_memory_utilization", 0)
     if not 0 < share <= 1:
         raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share:g}")
 
 
 def gpus_beside(config: DictConfig) -> dict[str, int]:
-    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
+    """GPUs of a GRPO run besides the trainer's, by the config block that asks for them."""
     blocks = {
         ROLLOUT: config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
         "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
@@ -381,13 +367,12 @@ def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
     """(GPUs of the trainer, GPUs that only play episodes) of a run.
 
     Args:
-        config: Composed.
         in_all: GPUs of both; None takes the config's.
 
     Raises:
-        SetupError: None are left for the trainer, or a count makes no sense; the message names the key.
+        SetupError: None are left for the trainer, or a count makes no sense.
     """
-    read = _Reader(config)
+    read = _ConfigReader(config)
     trainer = read.count("trainer.nnodes") * read.count("trainer.n_gpus_per_node")
     if read("trainer.v1.trainer_mode") == TRAINER_MODES["separate_async"]:
         for key in (f"{ROLLOUT}.nnodes", f"{ROLLOUT}.n_gpus_per_node"):
@@ -407,10 +392,9 @@ def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | No
     """The sizes of a GRPO run.
 
     Args:
-        config: Composed.
         longest: Tokens of its longest sequence.
-        heads: Attention heads of its model; 0 where it isn't known.
-        gpus: Of the trainer; None takes the config's.
+        heads: Attention heads of its model; 0 if unknown.
+        gpus: GPUs of the trainer; None takes the config's.
     """
     part, trainer = config.actor_rollout_ref, config.trainer
     budgets = (
@@ -421,7 +405,7 @@ def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | No
     return Sizes(
         gpus=trainer.nnodes * trainer.n_gpus_per_node if gpus is None else gpus,
         ulysses=part.actor.ulysses_sequence_parallel_size,
-        # the update's is said once, whoever follows it
+        # the update's value is listed once; others may follow it
         micro_tokens={
             f"{name}.{tokens}": block[tokens]
             for name, block, dynamic, tokens in budgets
@@ -442,20 +426,20 @@ def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | No
     )
 
 
-def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
+def job_of(config: DictConfig, machines: Machines, model: str = "") -> RunSpec:
     """Read a GRPO run's config.
 
     Args:
-        config: Composed; variables of the environment that aren't set are no obstacle where the plan doesn't need them.
-        machines: What the trainer is to have. GPUs that only play episodes are the config's, of the same kind.
-        model: Folder or name of the model; empty takes the config's folder where there is one, else what the recipe was
-            published with.
+        config: Composed; unset environment variables are allowed where the plan doesn't need them.
+        machines: Machines of the trainer. GPUs that only play episodes are the config's, of the same kind.
+        model: Folder or name of the model; by default the config's folder if there is one, else the recipe's published
+            model.
 
     Raises:
-        SetupError: Something that the plan needs isn't there or makes no sense; the message names the key.
+        SetupError: A needed value is missing or makes no sense; names the key.
     """
     check_counts(config)
-    read = _Reader(config)
+    read = _ConfigReader(config)
     episode = _episode(read)
     path = str(read.get(f"{MODEL}.path", ""))
     named = model or (path if _is_folder(path) else "") or episode.model
@@ -485,7 +469,7 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
         rules.kept(episode.width, episode.height)
     except ValueError as error:
         raise SetupError(f"{named}: {one_line(error)}") from error
-    return Job(
+    return RunSpec(
         shape=shape,
         rules=rules,
         machines=machines,
@@ -543,16 +527,16 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
     )
 
 
-def _ahead(read: "_Reader") -> float:
-    """Batches that are played ahead of the one that is trained on."""
+def _ahead(read: "_ConfigReader") -> float:
+    """Batches that are played ahead of the trained one."""
     modes = {TRAINER_MODES[name]: name for name in ("colocate_async", "separate_async")}
     name = modes.get(str(read("trainer.v1.trainer_mode")))
     return max(0.0, read.number(f"trainer.v1.{name}.num_warmup_batches", 0)) if name else 0.0
 
 
-def _copies(read: "_Reader") -> int:
+def _copies(read: "_ConfigReader") -> int:
     """Copies of the weights that verl keeps in main memory with GPUs that only play (``trainer_separate_async.py``,
-    ``_compute_old_log_prob``): those of the first update since weights were handed over, and later the present ones."""
+    ``_compute_old_log_prob``): of the first update since the last hand-over, and later the present ones."""
     if read.get("algorithm.rollout_correction.bypass_mode", False):
         return 0
     return 2 if read.number("trainer.v1.separate_async.parameter_sync_step", 1) > 1 else 1
@@ -562,7 +546,7 @@ def _is_folder(path: str) -> bool:
     return bool(path) and (Path(path).expanduser() / "config.json").is_file()
 
 
-def _episode(read: "_Reader") -> Episode:
+def _episode(read: "_ConfigReader") -> Episode:
     block = read.get(BLOCK)
     if block is None:
         raise SetupError(
@@ -576,36 +560,28 @@ def _episode(read: "_Reader") -> Episode:
     return episode
 
 
-class _Reader:
+class _ConfigReader:
     """Values of a config by their keys."""
 
     def __init__(self, config: DictConfig):
         self._config = config
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A value; the default for what isn't there, or is a variable of the environment that isn't set."""
+        """A value; the default if it is missing or an unset environment variable."""
         with suppress(OmegaConfBaseException):
             value = OmegaConf.select(self._config, key, default=default)
             return default if value is None else value
         return default
 
     def __call__(self, key: str) -> Any:
-        """A value that the plan needs; None where the config says null.
-
-        Raises:
-            SetupError: It isn't there.
-        """
+        """A value that the plan needs; None for null. SetupError if it is missing."""
         try:
             return OmegaConf.select(self._config, key, throw_on_missing=True)
         except OmegaConfBaseException as error:
             raise SetupError(f"{key}: {one_line(error)}") from error
 
     def count(self, key: str, least: float = 1) -> int:
-        """A whole number that the plan needs.
-
-        Raises:
-            SetupError: It isn't one, or is less.
-        """
+        """A whole number that the plan needs, at least ``least``."""
         value = self(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # neither inf nor nan is whole
             raise SetupError(f"{key}: must be a whole number, got {value}")
@@ -614,19 +590,11 @@ class _Reader:
         return int(value)
 
     def count_or(self, key: str, default: int) -> int:
-        """A whole number from 1 on; the default for null.
-
-        Raises:
-            SetupError: It is neither.
-        """
+        """A whole number from 1 on; the default for null."""
         return default if self(key) is None else self.count(key)
 
     def number(self, key: str, default: float) -> float:
-        """A number; the default for what isn't there.
-
-        Raises:
-            SetupError: It is none.
-        """
+        """A number; the default if it is missing."""
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SetupError(f"{key}: must be a number, got {value}")

@@ -1,9 +1,8 @@
-"""How many bytes the parts of a run take: every formula of the planner that is about memory.
+"""Memory formulas of the planner.
 
 Sources: verl 0.9.1 (``workers/engine/fsdp/transformer_impl.py`` is "engine" below), vLLM 0.24, PyTorch's notes on FSDP2
-and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails when one is off. Sums of
-them are compared with what was measured on one GPU in ``tests/planning/test_one_gpu.py``.
-"""
+and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails if one is off.
+``tests/planning/test_one_gpu.py`` compares sums with measurements on one GPU."""
 
 from dataclasses import dataclass
 
@@ -13,34 +12,35 @@ from agentic_video.utils.units import GIB
 BF16, FP32 = 2, 4
 
 FUSED_CHUNK = 512
-"""Tokens that verl's fused head works on at a time (``utils/experimental/torch_functional.py:110``)."""
+"""Tokens per chunk of verl's fused head (``utils/experimental/torch_functional.py:110``)."""
 FUSED_BYTES = 28
-"""Of each logit in a chunk, at the peak of the fused backward pass with entropy: seven float32 copies (measured)."""
+"""Bytes of a logit in a chunk, at the peak of the fused backward pass with entropy: seven float32 copies (measured)."""
 COMPILED_COPIES = 3
-"""Of the bfloat16 logits, with compiled entropy: the logits, the entropy's gradient, the log-probability's (measured).
-Entropy's gradient needs the logits after the other's, so verl turns the in-place backward off (engine:1426)."""
+"""Copies of the bfloat16 logits with compiled entropy: the logits, the entropy's gradient, the log-probability's
+(measured). Entropy's gradient needs the logits after the other's, so verl turns the in-place backward off
+(engine:1426)."""
 EAGER_COPIES = 10
 """The same without torch.compile: autocast takes the softmax in float32 (measured)."""
 
 LAYER_HIDDEN, LAYER_INTERMEDIATE, LAYER_HEADS = 13, 12, {"qwen2_5_vl": 5, "qwen3_vl": 10}
-"""Bytes a token of one decoder layer while its backward pass runs, per unit of hidden, MLP and heads, which Qwen3
-norms (measured)."""
+"""Bytes per token of a decoder layer in its backward pass, per unit of hidden, MLP and heads, which Qwen3 norms
+(measured)."""
 BLOCK_HIDDEN, BLOCK_INTERMEDIATE = {"qwen2_5_vl": 24, "qwen3_vl": 20}, {"qwen2_5_vl": 12, "qwen3_vl": 6}
-"""Bytes a patch of one vision block likewise; Qwen2.5-VL's MLP is gated, Qwen3-VL's isn't (measured)."""
+"""Bytes per patch of a vision block likewise; only Qwen2.5-VL's MLP is gated (measured)."""
 TAIL_HIDDEN = 10
-"""Bytes a token and unit of hidden that stay from the ends of the decoder: embeddings, last norm in float32."""
+"""Bytes per token and unit of hidden from the ends of the decoder: embeddings, last norm in float32."""
 MERGER_HIDDEN = 19
-"""Bytes a patch and unit of hidden that stay from the ends of the vision tower: first convolution, merger."""
+"""Bytes per patch and unit of hidden from the ends of the vision tower: first convolution, merger."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How a model is held and trained.
+    """Precision and trained parts of a model.
 
     Attributes:
-        weight_bytes: Of a weight between uses (``fsdp_config.model_dtype``; float32 in verl's yaml).
+        weight_bytes: Bytes of a weight between uses (``fsdp_config.model_dtype``; float32 in verl's yaml).
         lora_rank: Rank of adapters; 0 trains all weights.
-        frozen_vision: Whether the vision tower is left as it is.
+        frozen_vision: The vision tower isn't trained.
     """
 
     weight_bytes: int = FP32
@@ -49,7 +49,7 @@ class Precision:
 
 
 def trained_parameters(shape: ModelShape, precision: Precision) -> int:
-    """Parameters that get a gradient."""
+    """Parameters with a gradient."""
     if precision.lora_rank:
         return shape.adapters(precision.lora_rank)
     return shape.language if precision.frozen_vision else shape.parameters
@@ -62,18 +62,18 @@ def weight_bytes(shape: ModelShape, precision: Precision) -> int:
 
 
 def gradient_bytes(shape: ModelShape, precision: Precision) -> int:
-    """Reduced gradients, unsharded: FSDP2 keeps them in the weights' own type."""
+    """Reduced gradients, unsharded: FSDP2 keeps them in the weights' type."""
     return trained_parameters(shape, precision) * precision.weight_bytes
 
 
 def optimizer_bytes(shape: ModelShape, precision: Precision) -> int:
-    """AdamW's two moments, unsharded, in the weights' own type."""
+    """AdamW's two moments, unsharded, in the weights' type."""
     return 2 * trained_parameters(shape, precision) * precision.weight_bytes
 
 
 def optimizer_step_bytes(shape: ModelShape, precision: Precision) -> int:
-    """What AdamW needs beside its state while it steps: torch's ``foreach`` makes lists of intermediate results, about
-    as large as the trained weights (torch.optim.AdamW, ``foreach``)."""
+    """AdamW's temporaries in a step: ``foreach`` makes lists of intermediate results, about as large as the trained
+    weights (torch.optim.AdamW)."""
     return trained_parameters(shape, precision) * precision.weight_bytes
 
 
@@ -81,23 +81,21 @@ def root_bytes(shape: ModelShape, *, fused: bool) -> int:
     """Weights that FSDP2 keeps unsharded from the start of a forward pass to the end of its backward pass, in bfloat16.
 
     Units are a decoder layer, a vision block, the embedding, the head (``utils/fsdp_utils.py:549``); the root has the
-    rest: mergers, the tied embedding, and with fused kernels the head.
-    """
+    rest: mergers, the tied embedding, and with fused kernels the head."""
     root = shape.tower - shape.vision.depth * shape.block
     return BF16 * (root + (shape.embedding if head_in_root(shape, fused=fused) else 0))
 
 
 def head_in_root(shape: ModelShape, *, fused: bool) -> bool:
-    """Whether the output head belongs to FSDP2's root unit."""
+    """True if the output head belongs to FSDP2's root unit."""
     return shape.text.tied or fused
 
 
 def gathered_bytes(parameters: int, shards: int) -> int:
-    """Unsharded weights of a unit that runs, in bfloat16.
+    """Unsharded weights of a running unit, in bfloat16.
 
-    Three copies: the running unit, the one that is prefetched, and the gather's buffer. Where nothing is sharded torch
-    2.11 casts the unit that runs and prefetches none (``_fsdp_param_group.py``, ``unshard``, ``world_size == 1``).
-    """
+    Three copies: the running unit, the prefetched one, and the gather's buffer. Without sharding torch 2.11 casts the
+    running unit and prefetches none (``_fsdp_param_group.py``, ``unshard``, ``world_size == 1``)."""
     return BF16 * parameters * (3 if shards > 1 else 1)
 
 
@@ -113,13 +111,13 @@ def logits_bytes(tokens: int, vocab: int) -> int:
 
 @dataclass(frozen=True)
 class Head:
-    """How log-probabilities and entropy are computed.
+    """Computation of log-probabilities and entropy.
 
     Attributes:
         fused: ``model.use_fused_kernels`` with the torch backend.
-        entropy: Whether the loss has an entropy term (``actor.entropy_coeff``, or ``actor.calculate_entropy``).
-        compiled: Whether the entropy is compiled (``fsdp_config.use_torch_compile``).
-        scaled: Whether the temperature isn't 1, for which verl divides the logits out of place (engine:100).
+        entropy: The loss has an entropy term (``actor.entropy_coeff``, or ``actor.calculate_entropy``).
+        compiled: The entropy is compiled (``fsdp_config.use_torch_compile``).
+        scaled: The temperature isn't 1, for which verl divides the logits out of place (engine:100).
     """
 
     fused: bool = False
@@ -136,8 +134,8 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
     part of it.
 
     Args:
-        tokens: Of a micro-batch.
-        trained: Whether the head gets a gradient (not with LoRA); fused, a chunk's part of it is computed anyway.
+        tokens: Tokens of a micro-batch.
+        trained: The head gets a gradient (not with LoRA); fused, a chunk's part of it is computed anyway.
     """
     if head.fused:
         chunk = min(tokens, FUSED_CHUNK) * text.vocab * (FUSED_BYTES if head.entropy else FUSED_BYTES - 8)
@@ -150,31 +148,29 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
 
 
 def layer_bytes(shape: ModelShape) -> int:
-    """Bytes a token of one decoder layer while its backward pass runs; attention is flash attention."""
+    """Bytes per token of a decoder layer in its backward pass, with flash attention."""
     text = shape.text
     heads = (text.heads + text.kv_heads) * text.head_dim
     return LAYER_HIDDEN * text.hidden + LAYER_INTERMEDIATE * text.intermediate + LAYER_HEADS[shape.family] * heads
 
 
 def block_bytes(shape: ModelShape) -> int:
-    """Bytes a patch of one vision block while its backward pass runs."""
+    """Bytes per patch of a vision block in its backward pass."""
     vision, family = shape.vision, shape.family
     return BLOCK_HIDDEN[family] * vision.hidden + BLOCK_INTERMEDIATE[family] * vision.intermediate
 
 
 def decoder_bytes(tokens: int, shape: ModelShape, *, checkpointed: bool = True) -> int:
-    """What the decoder keeps from forward to backward: with gradient checkpointing each layer's input, in bfloat16;
-    without, all of every layer."""
+    """The decoder's activations: with gradient checkpointing each layer's bfloat16 input, else all of every layer."""
     kept = shape.text.hidden * BF16 if checkpointed else layer_bytes(shape)
     return tokens * (shape.text.layers * kept + TAIL_HIDDEN * shape.text.hidden)
 
 
 def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkpointed: bool = True) -> int:
-    """What the vision tower keeps from forward to backward, its patches in bfloat16 included.
+    """The vision tower's activations, with its patches in bfloat16.
 
-    A frozen tower keeps nothing but its patches. They are made in float32 on the device, of a micro-batch's distinct
-    images, before anything else of the micro-batch is there: never the worst moment.
-    """
+    A frozen tower keeps only its patches. They are made in float32 on the device, of a micro-batch's distinct images,
+    before the rest of the micro-batch exists: never the worst moment."""
     vision = shape.vision
     pixels = vision.patch_values * BF16
     if not trained:
@@ -184,14 +180,14 @@ def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkp
 
 
 def kv_bytes(text: TextShape, tensor_parallel: int = 1) -> int:
-    """Bytes a token of vLLM's KV cache on each GPU: keys and values of every layer, in bfloat16
+    """Bytes per token of vLLM's KV cache on each GPU: keys and values of every layer, in bfloat16
     (``vllm/v1/kv_cache_interface.py``, ``AttentionSpec.real_page_size_bytes``)."""
     heads = max(1, text.kv_heads // tensor_parallel)
     return 2 * text.layers * heads * text.head_dim * BF16
 
 
 IMAGE_TOKENS = 16384
-"""Of the largest picture that Qwen2-VL's processor lets through, with which vLLM measures what its encoder needs."""
+"""Tokens of the largest picture of Qwen2-VL's processor, with which vLLM measures its encoder."""
 GRAPHS = 1 * GIB
 """CUDA graphs of an engine (assumed)."""
 
@@ -199,13 +195,13 @@ GRAPHS = 1 * GIB
 def engine_bytes(
     shape: ModelShape, *, tensor_parallel: int, batched_tokens: int, sequences: int, lora_rank: int, eager: bool
 ) -> dict[str, int]:
-    """What a vLLM engine needs on each GPU beside its KV cache.
+    """Memory of a vLLM engine on each GPU besides its KV cache.
 
     Args:
-        batched_tokens: ``max_num_batched_tokens``, of one forward pass.
-        sequences: ``max_num_seqs``, whose logits are there in float32, twice for sampling.
-        lora_rank: Of adapters that are served beside the weights; 0 for none.
-        eager: Whether there are no CUDA graphs.
+        batched_tokens: ``max_num_batched_tokens`` of one forward pass.
+        sequences: ``max_num_seqs``, whose logits exist in float32, twice for sampling.
+        lora_rank: Rank of served adapters; 0 for none.
+        eager: No CUDA graphs.
     """
     text = shape.text
     parts = {

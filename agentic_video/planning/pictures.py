@@ -1,7 +1,6 @@
 """First views of a system as a model's processor and vLLM take them: sizes, tokens, and whether they fit.
 
-A system's opening is played on made-up videos of black frames, so nothing here knows a system by name.
-"""
+A system's opening is played on videos of black frames, so nothing here knows a system by name."""
 
 import asyncio
 import math
@@ -25,9 +24,9 @@ from agentic_video.video.source import DrawnSource
 
 SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
 SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
-"""Of the videos that are made up: usual sizes (width and height in pixels), short and long."""
+"""Lengths of the played videos, with usual sizes in pixels."""
 MOST_DUMMY_FRAMES = 14
-"""Of a video with which vLLM measures Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its qwen2_vl.py)."""
+"""Frames of a video with which vLLM measures Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its qwen2_vl.py)."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,9 @@ class OpeningPictures:
     """Pictures of a system's first views.
 
     Attributes:
-        changed: (width, height) of pictures that the system asks for and the processor doesn't keep, each with what it
-            is shown at instead.
-        image_tokens: Of the largest image.
-        clip_tokens: Of the largest clip, for which a system may have a bound of its own; 0 where there are none.
+        changed: (width, height) of pictures that the processor resizes, each with the shown size.
+        image_tokens: Tokens of the largest image.
+        clip_tokens: Tokens of the largest clip, or of the system's own bound; 0 without clips.
     """
 
     changed: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
@@ -47,15 +45,10 @@ class OpeningPictures:
 
 
 def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -> OpeningPictures:
-    """Play a system's opening on videos of usual sizes.
-
-    Args:
-        system: Its opening is played.
-        rules: Of the model's processors.
-        rollouts: Of a group: the first and the last of them may begin with other views.
+    """Play a system's opening on videos of usual sizes, as the first and the last rollout of a group.
 
     Returns:
-        Nothing of a system that wants more of a row or a video than what is made up here; its episodes say so.
+        Nothing of a system that needs more of a row or a video than is played here; its episodes report that.
 
     Raises:
         SetupError: The processor keeps no size of a picture.
@@ -123,7 +116,7 @@ class _BlackSource(DrawnSource):
 
 
 class _BlackRetriever:
-    """All frames match any text equally well; a Retriever."""
+    """A retriever for which all frames match any text equally well."""
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [0.0] * len(indices)
@@ -136,14 +129,13 @@ class _BlackRetriever:
 def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, limits: Mapping[str, int]) -> int:
     """Tokens of the largest image or clip that a vLLM engine takes.
 
-    vLLM (``compute_mm_encoder_budget``) sets aside room for a batch's tokens, or for the largest item that it reckons
-    with: the largest image, a video of few of those (Qwen2.5-VL), or of two frames with all pixels of a clip
-    (Qwen3-VL).
+    vLLM (``compute_mm_encoder_budget``) reserves room for a batch's tokens, or for the largest item it expects: the
+    largest image, a video of a few of these (Qwen2.5-VL), or of two frames with all pixels of a clip (Qwen3-VL).
 
     Args:
         batched_tokens: ``max_num_batched_tokens``.
         model_len: ``max_model_len``.
-        limits: ``limit_mm_per_prompt``: of a kind that isn't named any number may come.
+        limits: ``limit_mm_per_prompt``; an unnamed kind has no limit.
     """
     items = [batched_tokens]
     image = rules.most_image_tokens
@@ -159,12 +151,12 @@ def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, lim
 
 
 def check_size_factor(system: System, rules: ProcessorRules) -> None:
-    """Make sure that a system rounds sizes, and counts tokens, by the processor's own cells.
+    """Check that a system rounds sizes, and counts tokens, by the processor's cells.
 
     Raises:
-        SetupError: It doesn't; one line that names the key.
+        SetupError: It doesn't.
     """
-    has = is_dataclass(system) and any(one.name == "size_factor" for one in fields(system))
+    has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
     if has and system.size_factor != rules.side:
         raise SetupError(
             f"agentic_video.system.size_factor={system.size_factor}: the checkpoint's processor makes sides multiples "
@@ -173,16 +165,14 @@ def check_size_factor(system: System, rules: ProcessorRules) -> None:
 
 
 def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:
-    """Make sure that vLLM takes a system's largest image and clip. It would refuse each request that has a larger one.
+    """Check that vLLM takes a system's largest image and clip; it would refuse each request with a larger one.
 
     Args:
-        views: Of the system.
-        rules: Of the model's processors.
         rollout: ``max_num_batched_tokens``, ``max_model_len``, and vLLM's own arguments.
-        key: Of ``max_num_batched_tokens``.
+        key: Key of ``max_num_batched_tokens``.
 
     Raises:
-        SetupError: It doesn't; one line with both numbers, and the key.
+        SetupError: It doesn't; names both numbers and the key.
     """
     batched = int(rollout.get("max_num_batched_tokens") or 0)
     model_len = int(rollout.get("max_model_len") or 0)
@@ -203,7 +193,7 @@ def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Ma
 
 
 def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> list[str]:
-    """A line for sizes that a system asks for and the checkpoint's processor doesn't keep; none where it keeps all."""
+    """A line about sizes that the checkpoint's processor resizes; none if it keeps all."""
     if not views.changed:
         return []
     (asked, kept), more = views.changed[0], len(views.changed) - 1

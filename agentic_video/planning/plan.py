@@ -1,4 +1,4 @@
-"""Whether a run fits its machines: the parts of each phase, what is beyond them, and what to change."""
+"""A plan: the memory of each phase, whether it fits, and what to change."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from agentic_video.planning.job import (
     PICTURE_CACHE,
     PICTURE_CACHE_GIB,
     ROLLOUT,
-    Job,
+    RunSpec,
     Sizes,
     shards_of,
 )
@@ -24,33 +24,27 @@ from agentic_video.utils.units import GIB
 Verdict = Literal["fits", "tight", "does not fit"]
 VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 TIGHT = 0.92
-"""Share of a memory from which on a phase is tight: allocators fragment, and micro-batches can be larger than their
-budget, as verl balances them by work (engine:762)."""
+"""Share of a memory from which on a phase is tight: allocators fragment, and micro-batches can exceed their budget, as
+verl balances them by work (engine:762)."""
 CONTEXTS = 1 * GIB
-"""CUDA and NCCL of the trainer's process, or of the one that receives weights for an engine (assumed)."""
+"""CUDA and NCCL of the trainer's process, or of an engine's weight receiver (assumed)."""
 BUFFERS = 2
-"""Buckets of weights on each side, where they go to other GPUs (``nccl_checkpoint_engine.py``, ``prepare``)."""
+"""Buckets of weights on each side, for weights of other GPUs (``nccl_checkpoint_engine.py``, ``prepare``)."""
 MOST_LENT = 0.85
-"""Share of a GPU that an engine is lent beside a trainer, whose libraries' own workspaces aren't counted."""
+"""Most of a GPU lent to an engine next to a trainer; libraries' workspaces aren't counted."""
 ASLEEP = 3 * GIB
-"""Of an engine that sleeps: its CUDA context, graphs and what it can't give back (assumed)."""
+"""A sleeping engine: its CUDA context, graphs and other memory it keeps (assumed)."""
 MICRO_BATCHES = (
     f"{ACTOR}.ppo_micro_batch_size_per_gpu",
     f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
     "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",
 )
-"""Sequences of a micro-batch, where it isn't filled up by tokens: of the update and of log-probabilities."""
+"""Sequences of a micro-batch that is not filled by tokens: of the update and of log-probabilities."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What one phase holds at its peak.
-
-    Attributes:
-        name: Of the phase, and of the moment in it.
-        parts: Bytes by part.
-        capacity: Bytes that there are.
-    """
+    """Peak of a phase: bytes by part, and the capacity in bytes."""
 
     name: str
     parts: dict[str, float]
@@ -63,19 +57,19 @@ class Phase:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it fits."""
+        """Whether the phase fits."""
         share = self.total / self.capacity
         return "does not fit" if share > 1 else "tight" if share > TIGHT else "fits"
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What an engine's KV cache holds.
+class EngineCache:
+    """KV cache of an engine.
 
     Attributes:
-        kv: Bytes of the cache on each GPU.
+        kv: Bytes on each GPU.
         longest: Sequences of ``max_model_len`` that fit.
-        typical: Sequences as long as a typical episode that fit.
+        typical: Typical sequences that fit.
         wanted: Sequences that an engine is given at a time.
     """
 
@@ -87,12 +81,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, or good to know.
+    """A problem, or a note.
 
     Attributes:
-        verdict: How bad it is; ``fits`` for what only costs time.
-        text: What it is.
-        changes: Hydra overrides that mend it together; empty where none does.
+        verdict: Severity; ``fits`` if it only costs time.
+        changes: Hydra overrides that together mend it, if any do.
     """
 
     verdict: Verdict
@@ -102,23 +95,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was computed about a run.
+    """A run's plan.
 
     Attributes:
-        job: The run.
-        gpu: The phases of a GPU.
-        host: The phases of a node's main memory.
-        engine: Its engines' caches.
-        hops: What a step moves.
-        stock_hops: What stock verl would move of its pixels.
-        seconds: Of a step's parts.
-        findings: What is wrong, the worst first.
+        gpu: Phases of a GPU.
+        host: Phases of a node's main memory.
+        hops: Moved bytes of a step.
+        stock_hops: Bytes of pixels that stock verl would move.
+        seconds: Seconds of a step's parts.
+        findings: Problems, the worst first.
     """
 
-    job: Job
+    job: RunSpec
     gpu: tuple[Phase, ...]
     host: tuple[Phase, ...]
-    engine: Engine
+    engine: EngineCache
     hops: tuple[Hop, ...]
     stock_hops: tuple[Hop, ...]
     seconds: dict[str, float]
@@ -127,12 +118,12 @@ class Plan:
     @property
     def verdict(self) -> Verdict:
         """The worst of its phases and findings."""
-        found = [*(phase.verdict for phase in (*self.gpu, *self.host)), *(one.verdict for one in self.findings)]
+        found = [*(phase.verdict for phase in (*self.gpu, *self.host)), *(finding.verdict for finding in self.findings)]
         return max(found, key=VERDICTS.index)
 
 
-def make_plan(job: Job) -> Plan:
-    """Compute everything about a run, and look for what mends it where it doesn't fit."""
+def make_plan(job: RunSpec) -> Plan:
+    """Compute a run's plan, with changes that mend what doesn't fit."""
     findings = [*_wrong(job), *_beyond(job), *_slow(job)]
     return Plan(
         job=job,
@@ -146,13 +137,13 @@ def make_plan(job: Job) -> Plan:
     )
 
 
-def gpu_phases(job: Job) -> tuple[Phase, ...]:
-    """Training, rollouts, and the moment between them, on one GPU; with GPUs that only play, on one of these, too."""
+def gpu_phases(job: RunSpec) -> tuple[Phase, ...]:
+    """Training, weight hand-over and rollouts on one GPU; with GPUs that only play, on one of these, too."""
     return tuple(phase(job) for phase, _ in _gpu_parts(job))
 
 
-def _gpu_parts(job: Job) -> "Iterator[tuple[Callable[[Job], Phase], tuple[Remedy, ...]]]":
-    """The phases of GPUs, and what mends each."""
+def _gpu_parts(job: RunSpec) -> "Iterator[tuple[Callable[[RunSpec], Phase], tuple[Remedy, ...]]]":
+    """Phases of GPUs, and the remedies of each."""
     yield update_phase, TRAINING
     yield sync_phase, SYNCING
     yield rollout_phase, ROLLING
@@ -161,8 +152,8 @@ def _gpu_parts(job: Job) -> "Iterator[tuple[Callable[[Job], Phase], tuple[Remedy
         yield pool_phase, PLAYING
 
 
-def host_phases(job: Job) -> tuple[Phase, ...]:
-    """Reading the model, and a step, on one node; a step on one whose GPUs only play, where there are such."""
+def host_phases(job: RunSpec) -> tuple[Phase, ...]:
+    """Reading the model, and a step, on one node; a step on a node whose GPUs only play, if any."""
     phases = [
         Phase("while the model is read", traffic.loading_parts(job), job.machines.host_bytes),
         Phase("in a step", traffic.host_parts(job), job.machines.host_bytes),
@@ -172,8 +163,8 @@ def host_phases(job: Job) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-def _states(job: Job, *, gradients: float = 0) -> dict[str, float]:
-    """The shards of a GPU while it trains."""
+def _states(job: RunSpec, *, gradients: float = 0) -> dict[str, float]:
+    """Shards on a GPU while it trains."""
     if job.streamed:
         return {}
     parts = {
@@ -185,14 +176,13 @@ def _states(job: Job, *, gradients: float = 0) -> dict[str, float]:
     return parts
 
 
-def update_moments(job: Job) -> dict[str, dict[str, float]]:
-    """What an actor's update holds at its moments, of the trainer itself: contexts and engines are beside it.
+def update_moments(job: RunSpec) -> dict[str, dict[str, float]]:
+    """The trainer's own memory at the moments of an actor's update, without contexts and engines.
 
-    At the output head nothing of the layers but their checkpoints is there; then one layer after the other is computed
-    again; at last the vision tower, when the decoder's checkpoints are gone, and the embedding; then the optimizer
-    steps. Old log-probabilities, which come before it, are a moment of it here. Gradients of all weights are there from
-    an update's second micro-batch on; of a single one, those that its backward pass has been through.
-    """
+    At the output head only the layers' checkpoints exist; then one layer after the other is recomputed; at last, when
+    the decoder's checkpoints are gone, the vision tower and the embedding; then the optimizer steps. Old
+    log-probabilities, which come before it, count as a moment here. Gradients of all weights exist from an update's
+    second micro-batch on; in a single one, those of the layers that its backward pass has done."""
     shape, precision, tokens, fused = job.shape, job.precision, job.micro_tokens, job.head.fused
     trained = memory.trained_parameters(shape, precision)
     lora = bool(precision.lora_rank)
@@ -201,7 +191,7 @@ def update_moments(job: Job) -> dict[str, dict[str, float]]:
         return _states(job, gradients=trained if job.accumulates else min(trained, max(0, done)))
 
     def units(parameters: int, reduced: int) -> dict[str, float]:
-        """Of FSDP2: the root and a unit that runs, and with gradients to be reduced those bytes beside it."""
+        """FSDP2's root and a running unit, with the bytes of gradients to be reduced."""
         gathered = memory.root_bytes(shape, fused=fused) + memory.gathered_bytes(parameters, job.shards)
         return {"gathered units": gathered + (0 if lora else reduced)}
 
@@ -259,19 +249,19 @@ def update_moments(job: Job) -> dict[str, dict[str, float]]:
     return moments
 
 
-def update_phase(job: Job) -> Phase:
-    """The actor's update at its worst moment (:func:`update_moments`), beside contexts and an engine that sleeps."""
-    beside: dict[str, float] = {"contexts": CONTEXTS}
+def update_phase(job: RunSpec) -> Phase:
+    """The actor's update at its worst moment (:func:`update_moments`), with contexts and a sleeping engine."""
+    others: dict[str, float] = {"contexts": CONTEXTS}
     if job.sleeps:
-        beside["sleeping engine"] = ASLEEP
+        others["sleeping engine"] = ASLEEP
     else:
-        beside["engine"] = job.utilization * job.machines.gpu_bytes
+        others["engine"] = job.utilization * job.machines.gpu_bytes
     name, worst = max(update_moments(job).items(), key=lambda moment: sum(moment[1].values()))
-    return Phase(f"training, {name}", {**worst, **beside}, job.machines.gpu_bytes)
+    return Phase(f"training, {name}", {**worst, **others}, job.machines.gpu_bytes)
 
 
-def _between(job: Job) -> dict[str, float]:
-    """What the trainer leaves on a GPU while engines run."""
+def _between(job: RunSpec) -> dict[str, float]:
+    """Memory that the trainer keeps on a GPU while engines run."""
     parts: dict[str, float] = {"trainer's contexts": CONTEXTS}
     states = _states(job)
     if states and not job.param_offload:
@@ -281,8 +271,8 @@ def _between(job: Job) -> dict[str, float]:
     return parts
 
 
-def sync_phase(job: Job) -> Phase:
-    """The trainer hands weights over to the engine beside it, whose weights are there and whose cache isn't yet.
+def sync_phase(job: RunSpec) -> Phase:
+    """The trainer hands weights to the engine on its GPU, which has its weights but no cache yet.
 
     FSDP2 gathers one tensor at a time; with LoRA verl first loads the whole shard (engine:993), unless it is streamed.
     """
@@ -297,22 +287,22 @@ def sync_phase(job: Job) -> Phase:
     return Phase("handing weights over", parts, job.machines.gpu_bytes)
 
 
-def _largest_tensor(job: Job) -> int:
+def _largest_tensor(job: RunSpec) -> int:
     """The embedding, as it is held and in bfloat16."""
     return job.shape.text.vocab * job.shape.text.hidden * (job.precision.weight_bytes + BF16)
 
 
-def rollout_phase(job: Job) -> Phase:
-    """Rollouts: the engine takes its share of the GPU beside what the trainer leaves there."""
+def rollout_phase(job: RunSpec) -> Phase:
+    """Rollouts: the engine takes its share of the GPU next to what the trainer keeps there."""
     parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
     parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
     name = "rollouts" if not job.pool else "rollouts beside the trainer (validation)"
     return Phase(name, {**_between(job), **parts}, job.machines.gpu_bytes)
 
 
-def arrival_phase(job: Job) -> Phase:
-    """Weights arrive at a GPU that only plays: through two buffers and the bucket that the engine reads, a tensor that
-    is larger than a bucket by itself; meanwhile the engine gives its cache back, if it may sleep."""
+def arrival_phase(job: RunSpec) -> Phase:
+    """Weights arrive at a GPU that only plays: through two buffers and the bucket that the engine reads; a tensor
+    larger than a bucket comes by itself. Meanwhile the engine frees its cache, if it may sleep."""
     parts: dict[str, float] = {
         "receiver's contexts": CONTEXTS,
         "largest tensor": _largest_tensor(job),
@@ -327,7 +317,7 @@ def arrival_phase(job: Job) -> Phase:
     return Phase("rollouts alone, weights arriving", parts, job.players.gpu_bytes)
 
 
-def pool_phase(job: Job) -> Phase:
+def pool_phase(job: RunSpec) -> Phase:
     """Rollouts on a GPU that only plays: the engine's share, and no state of the trainer."""
     parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
     parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
@@ -335,7 +325,7 @@ def pool_phase(job: Job) -> Phase:
     return Phase("rollouts alone", parts, job.players.gpu_bytes)
 
 
-def _engine_parts(job: Job) -> dict[str, int]:
+def _engine_parts(job: RunSpec) -> dict[str, int]:
     return memory.engine_bytes(
         job.shape,
         tensor_parallel=job.tensor_parallel,
@@ -346,31 +336,31 @@ def _engine_parts(job: Job) -> dict[str, int]:
     )
 
 
-def engine_of(job: Job) -> Engine:
-    """What is left of an engine's share of a GPU for its cache."""
+def engine_of(job: RunSpec) -> EngineCache:
+    """The cache: an engine's share of a GPU without its other parts."""
     kv = job.utilization * job.machines.gpu_bytes - sum(_engine_parts(job).values())
     each = memory.kv_bytes(job.shape.text, job.tensor_parallel)
     wanted = min(job.sequences, math.ceil(job.running / job.engines))
-    return Engine(kv, kv / each / job.model_len, kv / each / job.typical, wanted)
+    return EngineCache(kv, kv / each / job.model_len, kv / each / job.typical, wanted)
 
 
-Change = tuple[tuple[str, ...], Job]
+Change = tuple[tuple[str, ...], RunSpec]
 """Overrides, and the run with them."""
 
 
-def _fused(job: Job) -> Change | None:
+def _fused(job: RunSpec) -> Change | None:
     if job.head.fused:
         return None
     return (f"{MODEL}.use_fused_kernels=True",), replace(job, head=replace(job.head, fused=True))
 
 
-def _checkpointed(job: Job) -> Change | None:
+def _checkpointed(job: RunSpec) -> Change | None:
     if job.checkpointed:
         return None
     return (f"{MODEL}.enable_gradient_checkpointing=True",), replace(job, checkpointed=True)
 
 
-def _least_micro_batch(job: Job) -> Change:
+def _least_micro_batch(job: RunSpec) -> Change:
     """Micro-batches that hold one sequence, the longest."""
     tokens = math.ceil(job.longest / job.ulysses)
     now = replace(job, micro_tokens=tokens, micro_batch=min(job.micro_batch, 1))
@@ -379,40 +369,40 @@ def _least_micro_batch(job: Job) -> Change:
     return tuple(f"{key}=1" for key in MICRO_BATCHES if job.micro_batch > 1), now
 
 
-def _smaller_micro_batch(job: Job) -> Change | None:
+def _smaller_micro_batch(job: RunSpec) -> Change | None:
     change = _least_micro_batch(job)
     return change if job.micro_tokens > change[1].micro_tokens else None
 
 
-def _undeferred(job: Job) -> Change | None:
+def _undeferred(job: RunSpec) -> Change | None:
     if not job.deferred:
         return None
     key = f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation=False"
     return (key,), replace(job, deferred=False)
 
 
-def _sharded(job: Job) -> Change | None:
-    """All GPUs share what a group of them has."""
+def _sharded(job: RunSpec) -> Change | None:
+    """Shard over all GPUs instead of a group."""
     if job.shards == job.machines.gpus:
         return None
     return (f"{FSDP_SIZE}=-1",), replace(job, fsdp_size=-1)
 
 
-def _streamed(job: Job) -> Change | None:
+def _streamed(job: RunSpec) -> Change | None:
     if job.streamed:
         return None
     return (f"{ACTOR}.fsdp_config.offload_policy=True",), replace(job, streamed=True)
 
 
-def _offloaded(job: Job) -> Change | None:
+def _offloaded(job: RunSpec) -> Change | None:
     if job.streamed or (job.param_offload and job.optimizer_offload):
         return None
     keys = (f"{ACTOR}.fsdp_config.param_offload=True", f"{ACTOR}.fsdp_config.optimizer_offload=True")
     return keys, replace(job, param_offload=True, optimizer_offload=True)
 
 
-def _shared_sequences(job: Job) -> Change | None:
-    """Ulysses: twice as many GPUs a sequence."""
+def _shared_sequences(job: RunSpec) -> Change | None:
+    """Ulysses: twice as many GPUs per sequence."""
     size = 2 * job.ulysses
     if job.machines.gpus % size or job.shape.text.heads % size:
         return None
@@ -420,7 +410,7 @@ def _shared_sequences(job: Job) -> Change | None:
     return (f"{ACTOR}.ulysses_sequence_parallel_size={size}", *keys), now
 
 
-def _shorter(job: Job) -> Change | None:
+def _shorter(job: RunSpec) -> Change | None:
     """Three quarters of the tokens; the episode ends when they are used up."""
     longest = int(job.longest * 0.75) // 1024 * 1024
     if longest < job.typical or longest <= job.prompt:
@@ -429,7 +419,7 @@ def _shorter(job: Job) -> Change | None:
     return (f"data.max_response_length={longest - job.prompt}", *keys, f"{ROLLOUT}.max_model_len={longest}"), now
 
 
-def _lent(job: Job) -> Change | None:
+def _lent(job: RunSpec) -> Change | None:
     """The largest share of a GPU that leaves the trainer its own."""
     left = job.machines.gpu_bytes * TIGHT - sum(_between(job).values())
     share = min(MOST_LENT, math.floor(20 * left / job.machines.gpu_bytes) / 20)
@@ -438,8 +428,8 @@ def _lent(job: Job) -> Change | None:
     return (f"{ROLLOUT}.gpu_memory_utilization={share:g}",), replace(job, utilization=share)
 
 
-def _enough_lent(job: Job) -> tuple[str, ...]:
-    """The least share of a GPU with which no episode waits for the cache, or the largest that can be lent."""
+def _enough_lent(job: RunSpec) -> tuple[str, ...]:
+    """The least share of a GPU with which no episode waits for the cache, or the most that can be lent."""
     most = _lent(job)
     if most is None or most[1].utilization <= job.utilization:
         return ()
@@ -449,16 +439,16 @@ def _enough_lent(job: Job) -> tuple[str, ...]:
     return most[0]
 
 
-def _parallel(job: Job) -> Change | None:
+def _parallel(job: RunSpec) -> Change | None:
     size = 2 * job.tensor_parallel
     pools = [job.machines, *([job.pool] if job.pool else [])]
     server = size * job.data_parallel
-    if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % server for one in pools):
+    if job.shape.text.heads % size or any(size > min(pool.gpus, pool.per_node) or pool.gpus % server for pool in pools):
         return None
     return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
 
 
-def _smaller_engine(job: Job) -> Change | None:
+def _smaller_engine(job: RunSpec) -> Change | None:
     tokens, sequences = min(job.batched_tokens, 8192), min(job.sequences, 32)
     if (tokens, sequences) == (job.batched_tokens, job.sequences):
         return None
@@ -466,13 +456,13 @@ def _smaller_engine(job: Job) -> Change | None:
     return keys, replace(job, batched_tokens=tokens, sequences=sequences)
 
 
-def _smaller_buckets(job: Job) -> Change | None:
+def _smaller_buckets(job: RunSpec) -> Change | None:
     if job.bucket_bytes <= 512 << 20:  # a larger tensor goes by itself
         return None
     return (f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes=512",), replace(job, bucket_bytes=512 << 20)
 
 
-def _fewer_questions(job: Job) -> Change | None:
+def _fewer_questions(job: RunSpec) -> Change | None:
     half = job.questions // 2
     if half < max(1, job.machines.gpus // job.rollouts):
         return None
@@ -485,14 +475,14 @@ def _fewer_questions(job: Job) -> Change | None:
     return keys, replace(job, questions=half, mini_batch=mini)
 
 
-def _smaller_picture_cache(job: Job) -> Change | None:
+def _smaller_picture_cache(job: RunSpec) -> Change | None:
     least = PICTURE_CACHE_GIB * GIB
     if job.picture_cache <= least:
         return None
     return (f"{PICTURE_CACHE}={PICTURE_CACHE_GIB}",), replace(job, picture_cache=least)
 
 
-Remedy = Callable[[Job], Change | None]
+Remedy = Callable[[RunSpec], Change | None]
 TRAINING: tuple[Remedy, ...] = (
     _fused,
     _checkpointed,
@@ -510,11 +500,10 @@ PLAYING: tuple[Remedy, ...] = (_lent, _smaller_engine, _parallel)
 HOSTING: tuple[Remedy, ...] = (_smaller_picture_cache, _fewer_questions, _fewer_questions, _fewer_questions)
 
 
-def mended(job: Job, remedies: Sequence[Remedy], fits: Callable[[Job], bool]) -> tuple[str, ...]:
-    """Overrides with which something fits; empty where all of them together aren't enough.
+def mended(job: RunSpec, remedies: Sequence[Remedy], fits: Callable[[RunSpec], bool]) -> tuple[str, ...]:
+    """Overrides with which something fits; empty if all of them together aren't enough.
 
-    They are tried in order until it fits; those that turn out not to be needed are left out again.
-    """
+    They are tried in order until it fits; those that turn out not to be needed are dropped."""
     taken: list[Remedy] = []
 
     def applied(chosen: Sequence[Remedy]) -> Change:
@@ -533,21 +522,21 @@ def mended(job: Job, remedies: Sequence[Remedy], fits: Callable[[Job], bool]) ->
     else:
         return ()
     for remedy in list(taken[:-1]):
-        fewer = [one for one in taken if one is not remedy]
+        fewer = [kept for kept in taken if kept is not remedy]
         if fits(applied(fewer)[1]):
             taken = fewer
     return applied(taken)[0]
 
 
-def _comfortable(phase: Callable[[Job], Phase]) -> Callable[[Job], bool]:
+def _comfortable(phase: Callable[[RunSpec], Phase]) -> Callable[[RunSpec], bool]:
     return lambda job: phase(job).verdict == "fits"
 
 
-def _host_phase(number: int) -> Callable[[Job], Phase]:
+def _host_phase(number: int) -> Callable[[RunSpec], Phase]:
     return lambda job: host_phases(job)[number]
 
 
-def _beyond(job: Job) -> Iterator[Finding]:
+def _beyond(job: RunSpec) -> Iterator[Finding]:
     """Phases that don't fit, or barely."""
     for phase, remedies in _gpu_parts(job):
         if (found := phase(job)).verdict != "fits":
@@ -561,9 +550,9 @@ def _beyond(job: Job) -> Iterator[Finding]:
             )
     if (engine := engine_of(job)).longest < 1:
 
-        def holds(one: Job) -> bool:
-            plays = [rollout_phase(one).verdict, *([pool_phase(one).verdict] if one.pool else [])]
-            return engine_of(one).longest >= 1 and set(plays) == {"fits"}
+        def holds(changed: RunSpec) -> bool:
+            plays = [rollout_phase(changed).verdict, *([pool_phase(changed).verdict] if changed.pool else [])]
+            return engine_of(changed).longest >= 1 and set(plays) == {"fits"}
 
         changes = mended(job, (_offloaded, _sharded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
         yield Finding(
@@ -586,8 +575,8 @@ def _beyond(job: Job) -> Iterator[Finding]:
             )
 
 
-def _more_gpus(job: Job, phase: Callable[[Job], Phase]) -> str:
-    """How many GPUs would do, where no key does."""
+def _more_gpus(job: RunSpec, phase: Callable[[RunSpec], Phase]) -> str:
+    """Advice on the number of GPUs where no key is enough."""
     machines = job.machines
     for factor in (2, 4, 8):
         more = replace(job, machines=replace(machines, gpus=factor * machines.gpus))
@@ -654,8 +643,8 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
         )
 
 
-def _wrong(job: Job) -> Iterator[Finding]:
-    """Sizes that can't be, and those by which episodes are shorter than they may be."""
+def _wrong(job: RunSpec) -> Iterator[Finding]:
+    """Impossible sizes, and engines that cut episodes short."""
     yield from impossible(job.sizes)
     if job.model_len < job.longest:
         yield Finding(
@@ -665,13 +654,13 @@ def _wrong(job: Job) -> Iterator[Finding]:
         )
 
 
-def _host_with(job: Job, picture_cache: int) -> Verdict:
-    """Whether a step fits main memory when engines keep more."""
+def _host_with(job: RunSpec, picture_cache: int) -> Verdict:
+    """Verdict on main memory with a larger picture cache."""
     return host_phases(replace(job, picture_cache=picture_cache))[1].verdict
 
 
-def _slow(job: Job) -> Iterator[Finding]:
-    """Yield settings that work and cost time, or more memory than expected."""
+def _slow(job: RunSpec) -> Iterator[Finding]:
+    """Settings that work but cost time, or more memory than expected."""
     if traffic.readers(job) > 1:
         parts = traffic.loading_parts(job)
         read = parts["model as it is read"] + parts.get("reference model", 0)

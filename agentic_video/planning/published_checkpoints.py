@@ -14,18 +14,12 @@ from agentic_video.video.sizes import PixelBudget
 
 PUBLISHED = Path(__file__).with_name("published_checkpoints.yaml")
 FAMILY_EXAMPLES = {"qwen2_5_vl": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3_vl": "Qwen/Qwen3-VL-8B-Instruct"}
-"""For each ``model_type`` a checkpoint whose processor is every other one's of that family."""
+"""A checkpoint of each ``model_type`` whose processor equals all others of its family."""
 
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """One published checkpoint; ``published_checkpoints.yaml`` explains each field.
-
-    Attributes:
-        name: On Hugging Face's hub.
-        image: Least and most pixels of an image.
-        clip: The same of a frame of a clip, or of a whole clip.
-    """
+    """A published checkpoint; ``published_checkpoints.yaml`` explains each field."""
 
     name: str
     family: str
@@ -45,7 +39,7 @@ class CheckpointFacts:
 
     @property
     def rules(self) -> ProcessorRules:
-        """The sizes of pictures that its processors keep."""
+        """Sizes of pictures that its processors keep."""
         side = self.patch * self.merge
         image, clip = PixelBudget(*self.image, side), PixelBudget(*self.clip, side)
         return ProcessorRules(image, clip, self.clip_total, self.temporal, self.merge)
@@ -59,8 +53,7 @@ def published_checkpoints() -> Mapping[str, CheckpointFacts]:
 
 
 def published_rules(model: str, family: str = "") -> ProcessorRules | None:
-    """The rules of a checkpoint by its name, which needs no owner and not all of it; else those of its family; None
-    where neither is known."""
+    """Rules of a checkpoint by (a part of) its name, else those of its family, if known."""
     known = published_checkpoints()
     wanted = model.rstrip("/").rpartition("/")[2].lower()
     found = [one for name, one in known.items() if wanted and name.rpartition("/")[2].lower().startswith(wanted)]
@@ -70,14 +63,11 @@ def published_rules(model: str, family: str = "") -> ProcessorRules | None:
 
 
 def checkpoint_rules(model: str, family: str = "") -> ProcessorRules | None:
-    """The rules of a model: of a folder with a processor's files, else of a published checkpoint by its name.
-
-    Args:
-        model: Folder, or name on a hub.
-        family: ``model_type``, for a model that neither is.
+    """Rules of a model: of a folder with a processor's files, else of a published checkpoint by name, else of the
+    family.
 
     Raises:
-        SetupError: The folder's files can't be a processor's; one line that names the folder.
+        SetupError: The folder's files can't be a processor's.
     """
     folder = Path(model).expanduser()
     if any(

@@ -1,5 +1,6 @@
-"""A plan as text and as json, from a config."""
+"""A plan as text and as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig
@@ -22,8 +23,7 @@ def plan_of(
     """The plan of a GRPO run.
 
     Args:
-        config: Of the run, composed.
-        gpus: In all, those that only play episodes included; None takes the config's nodes and GPUs.
+        gpus: GPUs in all, those that only play episodes included; None takes the config's.
         gpu_gib: Memory of each GPU.
         host_gib: Main memory of each node.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
@@ -40,8 +40,7 @@ def plan_of(
 
 
 def plan_summary(config: DictConfig) -> str:
-    """The plan of a run that is looked at but not started, for GPUs of 80 GiB; why there is none where it can't be
-    made."""
+    """The plan of a dry run for GPUs of 80 GiB, or why there is none."""
     try:
         return f"{text_of(plan_of(config))}\nother machines: agentic-video plan --help"
     except SetupError as error:
@@ -96,14 +95,8 @@ def values_of(plan: Plan) -> dict[str, Any]:
     """A plan for programs: bytes and seconds as plain numbers."""
     job = plan.job
 
-    def phase(one: Phase) -> dict[str, Any]:
-        return {
-            "name": one.name,
-            "verdict": one.verdict,
-            "total": one.total,
-            "capacity": one.capacity,
-            "parts": one.parts,
-        }
+    def values(phases: Sequence[Phase]) -> list[dict[str, Any]]:
+        return [{**vars(phase), "verdict": phase.verdict, "total": phase.total} for phase in phases]
 
     return {
         "verdict": plan.verdict,
@@ -114,8 +107,8 @@ def values_of(plan: Plan) -> dict[str, Any]:
         "gpu_bytes": job.machines.gpu_bytes,
         "host_bytes": job.machines.host_bytes,
         "nodes": job.machines.nodes,
-        "gpu": [phase(one) for one in plan.gpu],
-        "host": [phase(one) for one in plan.host],
+        "gpu": values(plan.gpu),
+        "host": values(plan.host),
         "engine": {
             "kv_bytes": plan.engine.kv,
             "longest_sequences": plan.engine.longest,
@@ -125,5 +118,5 @@ def values_of(plan: Plan) -> dict[str, Any]:
         "moved_bytes": {hop.name: hop.bytes for hop in plan.hops},
         "stock_moved_bytes": {hop.name: hop.bytes for hop in plan.stock_hops},
         "seconds": plan.seconds,
-        "findings": [{"verdict": one.verdict, "text": one.text, "changes": list(one.changes)} for one in plan.findings],
+        "findings": [{**vars(finding), "changes": list(finding.changes)} for finding in plan.findings],
     }

@@ -1,4 +1,4 @@
-"""The shapes of models, and how many parameters follow from them."""
+"""Shapes of models, and their numbers of parameters."""
 
 import json
 from collections.abc import Mapping
@@ -14,23 +14,12 @@ from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
 PUBLISHED = Path(__file__).with_name("shapes.yaml")
 FAMILIES = ("qwen2_5_vl", "qwen3_vl")
-"""``model_type`` of the models whose parameters are counted here."""
+"""``model_type`` of the models whose parameters are counted."""
 
 
 @dataclass(frozen=True)
 class TextShape:
-    """The language model, as ``text_config`` of a ``config.json`` says it.
-
-    Attributes:
-        hidden: Width of a token's state.
-        layers: Decoder layers.
-        heads: Query heads.
-        kv_heads: Key and value heads.
-        head_dim: Width of a head.
-        intermediate: Width of the gated MLP.
-        vocab: Rows of the embedding.
-        tied: Whether the output head is the embedding.
-    """
+    """Language model, from ``text_config``; ``tied`` if the output head is the embedding."""
 
     hidden: int
     layers: int
@@ -44,16 +33,12 @@ class TextShape:
 
 @dataclass(frozen=True)
 class VisionShape:
-    """The vision tower, as ``vision_config`` says it.
+    """Vision tower, from ``vision_config``.
 
     Attributes:
-        depth: Blocks.
-        hidden: Width of a patch's state.
-        heads: Attention heads.
-        intermediate: Width of the MLP.
         patch: Side of a patch in pixels.
         merge: Patches along a side of a visual token.
-        temporal: Frames that a patch stands for.
+        temporal: Frames per patch.
         deepstack: Further mergers, whose features enter early decoder layers (Qwen3-VL).
         positions: Learnt positions (Qwen3-VL).
     """
@@ -70,20 +55,13 @@ class VisionShape:
 
     @property
     def patch_values(self) -> int:
-        """Numbers that the image processor makes of a patch: RGB, ``temporal`` times."""
+        """Numbers of a patch: RGB, ``temporal`` times."""
         return 3 * self.temporal * self.patch**2
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A vision-language model.
-
-    Attributes:
-        family: ``model_type``, one of :data:`FAMILIES`.
-        text: Its language model.
-        vision: Its vision tower.
-        name: What it is called.
-    """
+    """A vision-language model of a family in :data:`FAMILIES`."""
 
     family: str
     text: TextShape
@@ -102,7 +80,7 @@ class ModelShape:
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embedding; the output head has as many, unless it is the embedding."""
+        """Parameters of the embedding; the output head has as many, unless tied."""
         return self.text.vocab * self.text.hidden
 
     @property
@@ -134,12 +112,12 @@ class ModelShape:
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """All parameters."""
         return self.language + self.tower
 
     def adapters(self, rank: int) -> int:
-        """Parameters of LoRA adapters on every linear layer of the decoder (PEFT's ``all-linear`` leaves the output
-        head out), none in the vision tower: rank times (inputs + outputs) each."""
+        """Parameters of LoRA adapters: rank times (inputs + outputs) of every linear layer of the decoder (PEFT's
+        ``all-linear`` leaves the output head out), none in the vision tower."""
         text = self.text
         queries, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
         ends = 2 * (text.hidden + queries) + 2 * (text.hidden + keys) + 3 * (text.hidden + text.intermediate)
@@ -154,12 +132,10 @@ def published_shapes() -> Mapping[str, ModelShape]:
 
 
 def shape_of(model: str) -> ModelShape:
-    """The shape of a model: of a folder with ``config.json``, else of a published one by its name.
-
-    A name needs no owner, and not all of it: ``Qwen2.5-VL-3B``.
+    """The shape of a model: of a folder with ``config.json``, else of a published one by (a part of) its name.
 
     Raises:
-        SetupError: It is neither; the message says what is known.
+        SetupError: It is neither.
     """
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():
@@ -188,7 +164,7 @@ def shape_from(values: Mapping[str, Any], name: str) -> ModelShape:
 
     Raises:
         KeyError: A key is missing.
-        ValueError: It is a model of another family.
+        ValueError: The model's family is unknown.
     """
     family = values.get("model_type")
     if family not in FAMILIES:

@@ -1,42 +1,40 @@
-"""Bytes that a step moves, what waits in main memory, and the seconds of what isn't the model: per hop, from a job.
+"""Bytes that a step moves, what waits in main memory, and seconds outside the model: per hop, from a job.
 
-Images travel as references (``training/inputs/references.py``); pixels are fetched as bytes where they are looked at,
-by engines and by the trainer's ranks. Alongside it stands what stock verl would move: float32 patches through
-TransferQueue.
+Images travel as references (``training/inputs/references.py``); engines and the trainer's ranks fetch pixels as bytes.
+For comparison: stock verl's float32 patches through TransferQueue.
 
-Sources: this package's own way of pixels, vLLM's and verl's code, and times measured on two CPU cores, each given with
-its constant. They are for orders of magnitude: decoding depends on the videos, the rest on the machine.
-"""
+Sources: this package's own way of pixels, vLLM's and verl's code, and times on two CPU cores, each given with its
+constant. They are orders of magnitude: decoding depends on the videos, the rest on the machine."""
 
 import math
 from dataclasses import dataclass
 
-from agentic_video.planning.job import LABEL_TOKENS, Job, Machines
+from agentic_video.planning.job import LABEL_TOKENS, Machines, RunSpec
 from agentic_video.planning.memory import BF16, FP32, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
 from agentic_video.utils.units import GIB
 
 PATCH_VALUE = FP32
-"""Bytes of a number of a patch as stock verl sends it through TransferQueue: the image processor's float32."""
+"""Bytes of a patch's number in TransferQueue with stock verl: the image processor's float32."""
 TOKEN = 72
-"""Of a token in TransferQueue, at most: prompt or response, input id, response mask, loss mask (int64), four positions
-(int64), the engine's log-probability and the score (float32); ``agent_loop_tq.py:165``, ``agent_loop.py:117``. What
-the trainer writes back adds 4 bytes a response token for each result."""
+"""Most bytes of a token in TransferQueue: prompt or response, input id, response mask, loss mask (int64), four
+positions (int64), the engine's log-probability and the score (float32); ``agent_loop_tq.py:165``,
+``agent_loop.py:117``. The trainer's results add 4 bytes per response token each."""
 REFERENCE = 100
-"""Of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
+"""Bytes of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
 KEPT = 1 * GIB
-"""Of images that a rank keeps, for each model that it runs (``KEPT_BYTES`` of ``training/engines/actor.py``)."""
+"""Images that a rank keeps for each of its models (``KEPT_BYTES`` of ``training/engines/actor.py``)."""
 PROCESS = 3 * GIB
-"""Of a process that has imported torch, vLLM and verl: one for each actor, engine and worker (assumed)."""
+"""A process that has imported torch, vLLM and verl: one per actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB
-"""Of an agent-loop or reward worker (assumed)."""
+"""An agent-loop or reward worker (assumed)."""
 
 DECODE_SECONDS = 0.026
-"""Of a frame that is sought in a 20-minute H.264 file (PyAV, 64 evenly spaced frames in 1.68 s)."""
+"""Per frame sought in a 20-minute H.264 file (PyAV, 64 evenly spaced frames in 1.68 s)."""
 ENGINE_SECONDS = 0.010
-"""Of vLLM's own preprocessing of a frame of 448 x 224 (64 frames in 650 ms)."""
+"""vLLM's preprocessing of a frame of 448 x 224 (64 frames in 650 ms)."""
 MEASURED_PIXELS = 448 * 224
 HBM, FLOPS = 3.35e12, 989e12
-"""Bytes and bfloat16 operations a second of an H100 (data sheet), of which no program reaches all."""
+"""Bytes and bfloat16 operations per second of an H100 (data sheet), which no program reaches."""
 GENERATING = "generating, at least"
 
 
@@ -48,34 +46,33 @@ class Hop:
     bytes: float
 
 
-def frame_bytes(job: Job) -> int:
+def frame_bytes(job: RunSpec) -> int:
     """A frame's pixels: uint8 RGB."""
     return 3 * math.prod(job.frame_size)
 
 
-def patch_bytes(job: Job) -> int:
-    """A frame's patches as the image processor makes them."""
+def patch_bytes(job: RunSpec) -> int:
+    """A frame's patches from the image processor."""
     return job.frame_patches * job.shape.vision.patch_values * PATCH_VALUE
 
 
-def distinct_frames(job: Job) -> int:
-    """Frames of a step that differ, at most: a question's rollouts share its overview, and each calls for others."""
+def distinct_frames(job: RunSpec) -> int:
+    """Most different frames of a step: a question's rollouts share its overview, and each calls for others."""
     episode = job.episode
     return job.questions * (episode.overview_frames + job.rollouts * (episode.frames - episode.overview_frames))
 
 
-def queued_bytes(job: Job) -> int:
-    """What TransferQueue takes of a step's episodes, which are taken to be typical."""
+def queued_bytes(job: RunSpec) -> int:
+    """TransferQueue's bytes of a step's typical episodes."""
     return job.episodes * (job.typical * TOKEN + job.episode.frames * REFERENCE)
 
 
-def rank_bytes(job: Job) -> int:
-    """Pixels that a rank fetches in a step, at most.
+def rank_bytes(job: RunSpec) -> int:
+    """Most bytes of pixels that a rank fetches in a step.
 
-    verl shares sequences out by their length, so that a group's are anywhere: a rank has no more overviews than
-    sequences or questions. What fits into ``KEPT`` is fetched once by each model; of more, what comes first is dropped
-    first, and has gone when it is wanted again.
-    """
+    verl distributes sequences by length, so that a group's are anywhere: a rank has no more overviews than sequences or
+    questions. Each model fetches once what fits into ``KEPT``; of more, the oldest is dropped first, and missing when
+    it is needed again."""
     episode = job.episode
     sequences = math.ceil(job.episodes / max(1, job.machines.gpus // job.ulysses))
     called = sequences * (episode.frames - episode.overview_frames)
@@ -85,18 +82,17 @@ def rank_bytes(job: Job) -> int:
     return job.passes * sequences * episode.frames * frame_bytes(job)
 
 
-def _models(job: Job) -> int:
-    """That a rank runs, each with what it keeps of images: the actor, and the reference model that isn't the same."""
+def _models(job: RunSpec) -> int:
+    """Models of a rank, each with its own kept images: the actor, and a separate reference model."""
     return 2 if job.reference else 1
 
 
-def hops(job: Job) -> tuple[Hop, ...]:
-    """What a step moves.
+def hops(job: RunSpec) -> tuple[Hop, ...]:
+    """Bytes that a step moves.
 
     A rollout's frames come through the shared memory of its node. A question's rollouts go to one engine, which fetches
     each frame when it is first shown; later turns name it. TransferQueue takes each episode once, and the trainer
-    fetches it for old log-probabilities, the reference model and the update; its ranks fetch the pixels.
-    """
+    fetches it for old log-probabilities, the reference model and the update; its ranks fetch the pixels."""
     queued = queued_bytes(job)
     return (
         Hop("frame stores to workers, in shared memory", job.episodes * job.episode.frames * frame_bytes(job)),
@@ -108,9 +104,9 @@ def hops(job: Job) -> tuple[Hop, ...]:
     )
 
 
-def stock_hops(job: Job) -> tuple[Hop, ...]:
-    """What stock verl would move of pixels: a turn hands vLLM all pictures so far again, pickled, and TransferQueue
-    takes float32 patches."""
+def stock_hops(job: RunSpec) -> tuple[Hop, ...]:
+    """Bytes of pixels that stock verl would move: each turn hands vLLM all pictures so far again, pickled, and
+    TransferQueue takes float32 patches."""
     episode, count = job.episode, job.episodes
     called = episode.frames - episode.overview_frames
     later = sum(episode.overview_frames + called * turn / max(1, episode.turns - 1) for turn in range(episode.turns))
@@ -122,7 +118,7 @@ def stock_hops(job: Job) -> tuple[Hop, ...]:
     )
 
 
-def _synced(job: Job) -> int:
+def _synced(job: RunSpec) -> int:
     """Bytes that a trainer's process hands to its engine: weights as they are held, merged ones in bfloat16, or
     adapters (``bucketed_weight_transfer.py:112``, engine:1066). Engines on other GPUs get all weights each time
     (``engine_workers.py``, ``update_weights``)."""
@@ -131,8 +127,8 @@ def _synced(job: Job) -> int:
     return job.shape.parameters * (BF16 if job.precision.lora_rank else job.precision.weight_bytes)
 
 
-def host_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory on each node of the trainer."""
+def host_parts(job: RunSpec) -> dict[str, float]:
+    """Main memory on each node of the trainer."""
     machines, shape, precision = job.machines, job.shape, job.precision
     here = min(machines.gpus, machines.per_node)
     share = here / job.shards  # of the trained model, whose groups of GPUs have it all each
@@ -151,17 +147,16 @@ def host_parts(job: Job) -> dict[str, float]:
     return parts
 
 
-def pool_host_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory on each node whose GPUs only play episodes."""
+def pool_host_parts(job: RunSpec) -> dict[str, float]:
+    """Main memory on each node whose GPUs only play episodes."""
     return _playing_parts(job, job.players)
 
 
-def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
-    """What each node has of episodes and engines, and its processes.
+def _playing_parts(job: RunSpec, machines: Machines) -> dict[str, float]:
+    """Episodes, engines and processes of a node.
 
-    Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
-    of its own, and all of a step's may run at a time, beside those that are played ahead), and the images that ranks
-    keep."""
+    Ray's object store is among them: frames that stores handed to running episodes (each rollout has its own copies,
+    and all of a step's may run at a time, with those played ahead), and the images that ranks keep."""
     here = min(machines.gpus, machines.per_node)
     engines = math.ceil(here / job.tensor_parallel)
     shown = job.episodes * job.episode.frames * frame_bytes(job) / job.nodes
@@ -181,14 +176,14 @@ def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
     return parts
 
 
-def readers(job: Job) -> int:
-    """Processes of a node that read the whole model: one, or each where the embedding is tied (engine:245)."""
+def readers(job: RunSpec) -> int:
+    """Processes of a node that read the whole model: one, or all if the embedding is tied (engine:245)."""
     return min(job.machines.gpus, job.machines.per_node) if job.shape.text.tied else 1
 
 
-def loading_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory of the first node while the model is read (:func:`readers`). It is spread over the GPUs
-    before rollouts begin."""
+def loading_parts(job: RunSpec) -> dict[str, float]:
+    """Main memory of the first node while the model is read (:func:`readers`); it moves to the GPUs before rollouts
+    begin."""
     here = min(job.machines.gpus, job.machines.per_node)
     parts: dict[str, float] = {
         "model as it is read": readers(job) * job.shape.parameters * job.precision.weight_bytes,
@@ -201,32 +196,25 @@ def loading_parts(job: Job) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Processed frames of an engine.
-
-    Attributes:
-        holds: Frames that its cache holds.
-        wants: Frames of the questions that it is given in a step.
-        bytes: Of all that it wants.
-    """
+    """Processed frames of an engine: those in its cache, those of its questions in a step, bytes of the latter."""
 
     holds: int
     wants: int
     bytes: int
 
 
-def engine_pictures(job: Job) -> Pictures:
-    """Whether the rollouts of a question, turn by turn, find its frames processed; vLLM keeps them in bfloat16."""
+def engine_pictures(job: RunSpec) -> Pictures:
+    """Processed frames of an engine, for the rollouts of a question turn by turn; vLLM keeps them in bfloat16."""
     each = patch_bytes(job) * BF16 // PATCH_VALUE
     wants = math.ceil(distinct_frames(job) / job.servers)
     return Pictures(job.picture_cache // each, wants, wants * each)
 
 
-def prefilled_tokens(job: Job) -> int:
-    """Tokens of a step that engines compute, at the least.
+def prefilled_tokens(job: RunSpec) -> int:
+    """Least tokens of a step that engines compute.
 
-    With the prefix cache a group computes what its rollouts begin with once: the overview, and of the other tokens
-    those that nobody said (prompt, question; replies of tools are taken to be shared, too). Without it every turn
-    computes the overview anew.
+    With the prefix cache a group computes once what its rollouts share: the overview, and the other tokens that weren't
+    generated (prompt, question; tool replies count as shared, too). Without it every turn computes the overview again.
     """
     episode, overview = job.episode, _overview_tokens(job)
     if not job.prefix_cached:
@@ -235,17 +223,16 @@ def prefilled_tokens(job: Job) -> int:
     return job.questions * shared + job.episodes * (job.typical - shared)
 
 
-def _overview_tokens(job: Job) -> int:
+def _overview_tokens(job: RunSpec) -> int:
     return min(job.typical, job.episode.overview_frames * (job.frame_tokens + LABEL_TOKENS))
 
 
-def generating_seconds(job: Job) -> float:
-    """A bound from below of a step's rollouts: an H100's memory and its arithmetic at their full rates, side by side.
+def generating_seconds(job: RunSpec) -> float:
+    """Lower bound of a step's rollouts: an H100's memory and arithmetic at full rates, in parallel.
 
     Each engine's forward pass reads the language model once for all its sequences, and a generated token reads its
     sequence's cache, which grows from the overview to the whole episode. Each token goes through the decoder's layers
-    once, each distinct frame through the vision tower; attention isn't counted. Episodes are taken to be typical.
-    """
+    once, each distinct frame through the vision tower; attention isn't counted. Episodes are typical."""
     shape, text, said = job.shape, job.shape.text, job.episode.said_tokens
     each = job.episodes / job.engines  # episodes of an engine
     passes = max(1.0, each / job.sequences) * said
@@ -257,12 +244,11 @@ def generating_seconds(job: Job) -> float:
     return max(read / HBM, 2 * (layers + blocks) / (job.engines * job.tensor_parallel * FLOPS))
 
 
-def seconds(job: Job) -> dict[str, float]:
-    """Seconds of a step's parts, each as if it ran by itself; they overlap.
+def seconds(job: RunSpec) -> dict[str, float]:
+    """Seconds of a step's parts, each by itself; they overlap.
 
-    ``decoding`` and ``vLLM's preprocessing`` are estimates from times on two CPU cores, of all nodes' threads and of
-    each engine's server; ``generating`` is a bound from below (:func:`generating_seconds`).
-    """
+    ``decoding`` and ``vLLM's preprocessing`` are estimates from times on two CPU cores, for all nodes' threads and each
+    engine's server; ``generating`` is a lower bound (:func:`generating_seconds`)."""
     distinct = distinct_frames(job)
     scale = math.prod(job.frame_size) / MEASURED_PIXELS
     return {

@@ -150,10 +150,21 @@ def sample_episodes(folder: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
     return chosen[:_SAMPLES], left_out
 
 
-def _fenced(text: str) -> list[str]:
+def _fenced(text: str) -> str:
     """A text as it is, whatever marks of Markdown it holds."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return ["", fence, text, fence]
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _table(head: Sequence[str], *rows: Sequence[str]) -> str:
+    """A Markdown table."""
+    first, *others = (f"| {' | '.join(row)} |" for row in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+    """A title and its bullet points; nothing without any."""
+    return [title, "\n".join(f"- {item}" for item in items)] if items else []
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -212,11 +223,6 @@ def _not_counted(found: Mapping[int, Mapping[str, float]], metrics: Mapping[int,
     return lines
 
 
-def _paragraphs(sentences: Sequence[str]) -> list[str]:
-    """Lines of a summary that say something; none for an empty sentence."""
-    return [line for sentence in sentences if sentence for line in (f"{sentence}.", "")]
-
-
 def _figure(of: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
     """A figure of some values: 0 without any, nan where one of them is, which max and min may hide."""
     return math.nan if any(map(math.isnan, values)) else of(values or [0.0])
@@ -258,7 +264,7 @@ def write_summary(folder: Path) -> str:
     held_out = held_out_accuracies(metrics, scores)
     one_source = len({scored.source for scored in held_out}) == 1
     curves = {scored.how if one_source else scored.name: (scored.steps, scored.values) for scored in held_out}
-    curve = ["No step has a mean reward that can be drawn.", ""]
+    curve = ["No step has a mean reward that can be drawn."]
     if rewards:
         draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", curves)
         first, last = thirds(rewards)
@@ -268,66 +274,58 @@ def write_summary(folder: Path) -> str:
             f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last; "
             f"a straight line through all steps goes from first to last by {rise:+.3f} ({spread}). The curve shows the "
             "reward by step, with the held-out accuracy where that was measured more than once.",
-            "",
             "![reward by step](reward.png)",
-            "",
         ]
-    lines = [
+    shown = {"reward, all sampled": REWARD, "reward, trained on": TRAINED, **{key: f"episode/{key}" for key in SHOWN}}
+    means = {name: thirds(values) for name, key in shown.items() if (values := series(metrics, key)[1])}
+
+    def figure(of: Callable[[Sequence[float]], float], key: str) -> float:
+        return _figure(of, series(found, key)[1])
+
+    difference = figure(max, "training/rollout_probs_diff_mean")
+    pearson = figure(min, "training/rollout_actor_probs_pearson_corr")
+    frames = [f"{figure(max, f'frame_store/{key}'):.0f}" for key in ("requested", "decoded")]
+    parts = [
         f"# {recipe}, {profile}: {len(all_steps)} GRPO steps",
-        "",
-        *_paragraphs([left_out_text(left_out)]),
-        *_paragraphs(_not_counted(found, metrics)),
+        *(f"{text}." for text in (left_out_text(left_out), *_not_counted(found, metrics)) if text),
         # First, as they tell most: the same questions each time, and many more of them than a step has.
-        *_paragraphs([f"Held-out accuracy, {scored}" for scored in held_out]),
-        *_paragraphs([f"Held-out reward, {scored}" for scored in held_out_rewards(metrics, scores)]),
+        *(f"Held-out accuracy, {scored}." for scored in held_out),
+        *(f"Held-out reward, {scored}." for scored in held_out_rewards(metrics, scores)),
         *curve,
         "The other figures are about the episodes that were trained on: dynamic sampling leaves out the groups in "
         "which all rewards are the same.",
-        "",
-        "| mean over the episodes | first third | last third |",
-        "|---|---|---|",
-    ]
-    shown = {"reward, all sampled": REWARD, "reward, trained on": TRAINED, **{key: f"episode/{key}" for key in SHOWN}}
-    for name, key in shown.items():
-        if values := series(metrics, key)[1]:
-            start, end = thirds(values)
-            lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
-    if signs := signs_of(metrics):
-        lines += ["", "Signs of collapse at the end:", ""]
-        lines += [f"- {sign.text}." for sign in signs]
-    if alarms := alarms_of(metrics):
-        lines += ["", "Alarms of the first episodes:", ""]
-        lines += [f"- {text}." for text in alarms]
-    _, difference = series(found, "training/rollout_probs_diff_mean")
-    _, pearson = series(found, "training/rollout_actor_probs_pearson_corr")
-    _, evicted = series(found, "training/filter_groups/evicted_samples")
-    _, seconds_a_step = series(found, "timing_s/step")
-    _, requested = series(found, "frame_store/requested")
-    _, decoded = series(found, "frame_store/decoded")
-    lines += [
-        "",
-        "| check | value |",
-        "|---|---|",
-        f"| largest mean difference of rollout and actor probabilities | {_figure(max, difference):.1e} |",
-        f"| smallest Pearson correlation of the two | {_figure(min, pearson):.6f} |",
-        f"| groups evicted by dynamic sampling and replaced | {_figure(sum, evicted):.0f} |",
-        f"| frames asked for, decoded | {_figure(max, requested):.0f}, {_figure(max, decoded):.0f} |",
-        f"| seconds a step (median) | {_figure(statistics.median, seconds_a_step):.1f} |",
-        *([f"| seconds in all | {seconds:.0f} |"] if seconds else []),
-        *([f"| peak memory | {peak / 2**30:.1f} GiB |"] if peak else []),
-        "",
-        "## Where everything lies",
-        "",
-        f"- checkpoints: `{checkpoints_of(folder)}`",
-        f"- metrics of every step: `{folder}/metrics-*.jsonl`",
-        f"- TensorBoard: `tensorboard --logdir {folder}/tensorboard`",
-        f"- sampled episodes: `{folder / 'episodes'}`; in a browser: `agentic-video view {folder}`",
-        f"- verl's log: `{folder / 'log.txt'}`",
-        "",
+        _table(
+            ["mean over the episodes", "first third", "last third"],
+            *([name, f"{start:.3f}", f"{end:.3f}"] for name, (start, end) in means.items()),
+        ),
+        *_listed("Signs of collapse at the end:", [f"{sign.text}." for sign in signs_of(metrics)]),
+        *_listed("Alarms of the first episodes:", [f"{text}." for text in alarms_of(metrics)]),
+        _table(
+            ["check", "value"],
+            ["largest mean difference of rollout and actor probabilities", f"{difference:.1e}"],
+            ["smallest Pearson correlation of the two", f"{pearson:.6f}"],
+            [
+                "groups evicted by dynamic sampling and replaced",
+                f"{figure(sum, 'training/filter_groups/evicted_samples'):.0f}",
+            ],
+            ["frames asked for, decoded", ", ".join(frames)],
+            ["seconds a step (median)", f"{figure(statistics.median, 'timing_s/step'):.1f}"],
+            *([["seconds in all", f"{seconds:.0f}"]] if seconds else []),
+            *([["peak memory", f"{peak / 2**30:.1f} GiB"]] if peak else []),
+        ),
+        *_listed(
+            "## Where everything lies",
+            [
+                f"checkpoints: `{checkpoints_of(folder)}`",
+                f"metrics of every step: `{folder}/metrics-*.jsonl`",
+                f"TensorBoard: `tensorboard --logdir {folder}/tensorboard`",
+                f"sampled episodes: `{folder / 'episodes'}`; in a browser: `agentic-video view {folder}`",
+                f"verl's log: `{folder / 'log.txt'}`",
+            ],
+        ),
         "## Three episodes",
+        *(_fenced(episode_text(episode)) for episode in episodes),
     ]
-    for episode in episodes:
-        lines += _fenced(episode_text(episode))
-    text = printable("\n".join(lines) + "\n")
+    text = printable("\n\n".join(parts) + "\n")
     write_whole(folder / "summary.md", [text])
     return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"

@@ -168,7 +168,6 @@ class ChatPolicy:
         prefix: str,
         seed: int | None,
     ) -> _Reply:
-        """Let the server continue a conversation."""
         fields: dict[str, Any] = {"seed": seed}
         prefix, written = begin_with(self._reply_start or "", prefix)
         if written:

@@ -73,7 +73,6 @@ def template_in(folder: Path) -> str:
 
 
 def _text(template: Any) -> str:
-    """A template, or the default one of several with names."""
     if isinstance(template, Mapping):
         template = template.get("default", "")
     return template if isinstance(template, str) else ""

@@ -42,7 +42,6 @@ class _PrefetchingSource:
         self.ready = 0
 
     async def serve(self, request: FrameRequest) -> FrameReply:
-        """See :meth:`FrameSource.serve`."""
         if not len(request.indices) and not len(request.times):
             return await self._source.serve(request)
         reply = await self._source.serve(replace(request, prefetch=True))

@@ -75,7 +75,6 @@ class ScriptEngine:
         self._turns = iter(turns)
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """See :class:`agentic_video.rollout.engine.Engine`."""
         return Completion(tuple(next(self._turns)))
 
 
@@ -228,7 +227,6 @@ def _messages(recorded: Sequence[RecordedMessage], rules: ProcessorRules) -> tup
 
 
 def _check_texts(trajectory: Trajectory) -> None:
-    """Check that a tokenizer can read all recorded texts."""
     texts = [("the opening", part) for message in trajectory.opening for part in message.parts]
     for number, turn in enumerate(trajectory.turns, start=1):
         texts += [(f"turn {number}", turn.text)]

@@ -176,7 +176,6 @@ def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits
 
 
 def _tokens(size: tuple[int, int], factor: int) -> int:
-    """Visual tokens of a frame whose sides are multiples of the factor."""
     return (size[0] // factor) * (size[1] // factor)
 
 

@@ -1,2 +1,1 @@
-"""What the laptop profile trains on and with: synthetic videos, questions about them, and a tiny model that can learn
-to look closer."""
+"""Synthetic videos, questions about them and a tiny model: the data and models of the laptop profile."""

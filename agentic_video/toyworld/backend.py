@@ -1,4 +1,4 @@
-"""The tiny model on an engine of its own, as a backend of evaluations."""
+"""An evaluation backend that runs the tiny model in this process."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from agentic_video.toyworld.model import FAMILIES, chat_format, family_of, load_
 
 
 class ToyBackend(Backend):
-    """The tiny model's engine; see :class:`Backend`."""
+    """Backend of the tiny model."""
 
     one_token_frames = True
 

@@ -1,8 +1,6 @@
-"""The tiny base model: a tokenizer, and what any system needs of a model: to find and read a frame.
+"""The tiny base model: a tokenizer, and a model that finds and reads a frame but knows no system's grammar.
 
-It knows no system's grammar. One base serves the cold starts of all systems of its family (but of those with words of
-their own), and answers questions about
-frames that it is simply shown (EVA's verifier).
+One base serves the cold starts of all systems of its family, except those with words of their own, and EVA's verifier.
 """
 
 import asyncio
@@ -14,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
 from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.checks import check_counts, check_rate, check_world
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
     FAMILIES,
@@ -32,7 +30,7 @@ from agentic_video.toyworld.model import (
     family_of,
     save_checkpoint,
 )
-from agentic_video.toyworld.oracles import OwnWords, Turns
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
@@ -54,60 +52,53 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "count": COUNTS,
     "overview": tuple(TINTS),
 }
-"""The words that a kind of question's options are drawn from; those of ``search`` are the colours, too."""
+"""Words that the options of each kind of question are drawn from; ``search`` uses the colours."""
 
 _LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
-"""Styles of frame labels, as one system or another writes them."""
+"""Styles of frame labels of the systems."""
 
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """How the base is taught.
+    """Training of the base model.
 
     Attributes:
-        world: What its questions are about.
+        world: World of its questions.
         reading: Number of different questions about a few frames.
         reading_steps: Steps on them.
-        reading_batch: Questions a step.
+        reading_batch: Questions per step.
         learning_rate: Peak.
         threads: Threads of torch while training.
-        seed: Of everything random.
+        seed: Seed of all draws.
     """
 
     world: WorldRecipe = field(
         default_factory=lambda: WorldRecipe(mixture=(("colour", 0.6), ("beside", 0.2), ("overview", 0.2)))
     )
-    reading: int = 2000
-    reading_steps: int = 200
-    reading_batch: int = 32
-    learning_rate: float = 3e-3
-    threads: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_world(self.world)
-        check_counts(self, "reading", "reading_batch", "threads")
-        check_counts(self, "reading_steps", "seed", least=0)
-        check_rate(self)
+    reading: PositiveInt = 2000
+    reading_steps: NonNegativeInt = 200
+    reading_batch: PositiveInt = 32
+    learning_rate: PositiveFloat = 3e-3
+    threads: PositiveInt = 1
+    seed: NonNegativeInt = 0
 
 
 def answer_text(word: str) -> str:
-    """What the base says. It names the option: to look its letter up is the hardest thing for so small a model."""
+    """The base model's reply. It names the option: looking up a letter is the hardest task for so small a model."""
     return f"<think>it is {word}</think><answer>{word}</answer>"
 
 
 def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
-    """How the base is shown frames and asked: the frames, then the question."""
+    """Message to the base model as a verifier: the frames, then the question."""
     return Message("user", (*frames, "\n" + question))
 
 
-def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> list[str]:
-    """Texts that the tokenizer's merges are learnt from: what some systems' episodes on the world say
-    (:data:`~agentic_video.systems.registry.TOY_VOCABULARY`).
+def tokenizer_corpus(searched: bool = False, own: CustomVocabulary | None = None) -> list[str]:
+    """Texts that the tokenizer's merges are learnt from: episodes of the systems in ``TOY_VOCABULARY``.
 
     Args:
-        searched: Whether some of its questions are of the kind ``search``, which speak of more.
-        own: A system's words beside those that are shared.
+        searched: Add questions of the kind ``search``.
+        own: Words of one more system.
     """
     prompts = packaged_prompts().items()
     texts = [
@@ -135,7 +126,7 @@ def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> lis
 
 
 def search_texts(scripts: Sequence[Turns]) -> list[str]:
-    """What the episodes of some oracles on questions of the kind ``search`` say."""
+    """Texts of oracles on questions of the kind ``search``."""
     world, rng = WorldRecipe(mixture=(("search", 1.0),)), np.random.default_rng(0)
     texts = []
     for scene in scenes("demonstrations", 100, 0, world):
@@ -148,7 +139,7 @@ def search_texts(scripts: Sequence[Turns]) -> list[str]:
 
 
 def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
-    """An episode on a scene before its first turn, which shows no frames."""
+    """An episode on a scene before its first turn, without frames."""
     info = SceneSource({qa.video: scene}, world).facts(qa.video)
     return EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
 
@@ -156,15 +147,11 @@ def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
 def single_turn(
     model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = (), prefix: str = ""
 ) -> Demonstration:
-    """One message and one reply, all of which carries loss.
+    """A message and a reply; the whole reply carries loss.
 
     Args:
-        model: Whose positions the demonstration has.
-        chat_format: Its prompts' form.
-        message: What it is asked.
-        said: The reply.
         stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
-        prefix: What the reply is given to start with, without loss.
+        prefix: Start of the reply, without loss.
     """
     asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix)
     reply = chat_format.encode(said)
@@ -184,17 +171,9 @@ def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
 
 
 def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, world_seed: int) -> list[Demonstration]:
-    """Questions about two to seven frames, one of which shows what is asked about.
+    """Questions about two to seven frames, one of which shows the event.
 
-    As systems differ, so do the questions: half stand before the frames, and most frames have a label of some kind.
-
-    Args:
-        model: Whose image tokens and positions the demonstrations have.
-        tokenizer: Its tokenizer.
-        world: What the questions are about.
-        count: Number of questions.
-        world_seed: Number of the world, and of everything random.
-    """
+    Half stand before the frames, and most frames have a label of some style, since systems differ in both."""
     chat_format = chat_format_of(model, tokenizer)
     side = FAMILIES[family_of(model)].frame_side
     rng = np.random.default_rng([world_seed, 5])
@@ -221,15 +200,8 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     return asyncio.run(read_all())
 
 
-def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: OwnWords | None = None) -> None:
-    """Teach a new tiny base model and save it as a checkpoint.
-
-    Args:
-        folder: Gets the checkpoint.
-        model_recipe: Its sizes.
-        recipe: How it is taught.
-        own: A system's words that its tokenizer has beside the shared ones.
-    """
+def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: CustomVocabulary | None = None) -> None:
+    """Train a new tiny base model and save it as a checkpoint."""
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     tokenizer = build_tokenizer(tokenizer_corpus("search" in kinds_of(recipe.world), own), own.tags if own else ())

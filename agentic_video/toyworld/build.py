@@ -17,26 +17,22 @@ from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
 from agentic_video.toyworld.gate import GateError, Setting, check
-from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.rehearsal import check_oracle
 from agentic_video.toyworld.shares import SHARES
 
 Model = Literal["cold-start", "base", "none"]
-"""The tiny model that a build makes: one that speaks the system's grammar, what it begins as, or none."""
+"""Tiny model to build: with the system's grammar, its base, or none."""
+
+GATE_FILE = "gate.json"
+"""File of a cold start with its gate's figures."""
 
 
 @dataclass(frozen=True)
 class ToyPaths:
-    """What a build leaves behind; None is what nobody asked for.
-
-    Attributes:
-        world: Folder of the videos and rows.
-        base: Checkpoint of the base model.
-        model: Checkpoint of the cold start.
-        clip: Folder of the tiny CLIP; None too where the recipe has none.
-    """
+    """Folders of a build: world, base model, cold start and CLIP; None for those not asked for."""
 
     world: Path | None = None
     base: Path | None = None
@@ -53,18 +49,16 @@ def ensure(
     data: bool = True,
     model: Model = "cold-start",
 ) -> ToyPaths:
-    """The world and the models of a recipe, built as far as they aren't in the cache. Recipes share what is equal.
+    """Build the world and the models of a recipe that the cache lacks. Recipes share equal ones.
 
     Args:
-        system: Whose grammar the cold start teaches.
+        system: System whose grammar the cold start learns.
         limits: Token budgets of its episodes.
-        recipe: What to build.
-        cache: Of finished builds.
-        data: False where other rows are trained on, or asked.
-        model: Which model is trained or evaluated, if it is none of the user's.
+        data: False if other rows are used.
+        model: Tiny model to build.
 
     Raises:
-        GateError: The cold start came out unfit.
+        GateError: The cold start is unfit.
         ValueError: The system has no oracle.
     """
     turns = turns_of(system, recipe.oracle) if model == "cold-start" else None
@@ -74,11 +68,11 @@ def ensure(
         if not cache.folder_of(system.name, facts).is_dir():
             cache.check_unfit(system.name, facts)
             print(f"[toyworld] {check_oracle(taught(system), turns, recipe)}", flush=True)
-    # The videos are written by processes of their own, beside what is trained here.
+    # Other processes write the videos while this one trains.
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(ensure_world, recipe, cache) if data or turns else None
         if writing and cache.dry:
-            writing.result()  # what is missing is said in order
+            writing.result()  # missing builds are printed in order
         clip = None
         if recipe.clip:
             facts = {"world": asdict(recipe.world), "seed": recipe.seed}
@@ -101,9 +95,9 @@ def _ensure_cold_start(
     world: Future[World],
     base: Path,
     clip: Path | None,
-    own: OwnWords | None,
+    own: CustomVocabulary | None,
 ) -> Path:
-    """See :func:`ensure`."""
+    """Build the cold start; see :func:`ensure`."""
     neutral = taught(system)
     setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
     facts = _cold_start_facts(neutral, limits, turns, recipe, own)
@@ -115,27 +109,27 @@ def _ensure_cold_start(
 
 
 def _cold_start_facts(
-    system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: OwnWords | None
+    system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: CustomVocabulary | None
 ) -> Facts:
-    """Facts that a cold start is made from."""
+    """Everything that a cold start depends on."""
+    built = {name: value for name, value in asdict(recipe).items() if name not in ("train", "shipped")}
     return {
-        **system_facts(system, limits, turns),
-        "toyworld": asdict(recipe),
+        **system_facts(system, limits, turns, recipe),
+        "toyworld": built,
         "corpus": base_facts(recipe, own)["corpus"],
-        "oracle": turns.__module__,
         "shares": SHARES,
     }
 
 
 def remedies(recipe: ToyRecipe) -> dict[str, str]:
-    """Overrides by what they do, e.g. ``more cold_start.steps``: as a command line takes them."""
+    """Command-line overrides by what they do, e.g. ``more cold_start.steps``."""
     key, taught = "++agentic_video.toyworld", recipe.cold_start
     values = {
         "more cold_start.steps": max(1, taught.steps * 3 // 2),
         "more cold_start.kept": taught.kept + 8,
         "more cold_start.demonstrations": taught.demonstrations * 3 // 2,
-        "more cold_start.off_aim": min(1.0, round(taught.off_aim + 0.1, 3)),
-        "less cold_start.off_aim": round(taught.off_aim * 0.75, 3),
+        "more cold_start.aim_error_rate": min(1.0, round(taught.aim_error_rate + 0.1, 3)),
+        "less cold_start.aim_error_rate": round(taught.aim_error_rate * 0.75, 3),
         "less cold_start.direct": round(taught.direct / 2, 3),
         "less cold_start.habit": taught.habit // 10 * 10,
         "more base.reading_steps": max(1, recipe.base.reading_steps * 3 // 2),
@@ -144,10 +138,10 @@ def remedies(recipe: ToyRecipe) -> dict[str, str]:
 
 
 def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, recipe: ToyRecipe) -> None:
-    """Teach the base model a system until its gate lets it pass.
+    """Train the base model on a system until it passes its gate.
 
-    Each attempt has other demonstrations. It goes on from the one before, or from the base model again where that one
-    knew too much already."""
+    Each attempt has other demonstrations. It continues from the attempt before, or from the base model if that knew too
+    much already."""
     start = base
     with tempfile.TemporaryDirectory() as scratch:
         for attempt in range(recipe.attempts):
@@ -165,13 +159,13 @@ def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, rec
                 start = base if error.too_good else candidate
             else:
                 print(f"[toyworld] {report}", flush=True)
-                (candidate / "gate.json").write_text(json.dumps(asdict(report), indent=2))
+                (candidate / GATE_FILE).write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
                 shutil.copytree(candidate, folder, dirs_exist_ok=True)
                 return
 
 
 def main() -> None:
-    """Command line of the build."""
+    """Run the build from the command line."""
     parser = recipe_parser("agentic_video.toyworld.build", __doc__, "laptop")
     parser.add_argument("--no-data", action="store_true", help="other rows are used; make what they need")
     parser.add_argument(
@@ -180,7 +174,7 @@ def main() -> None:
     arguments = parser.parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     recipe, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
-    with Cache(arguments.cache, arguments.dry_run) as cache:
+    with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
         paths = ensure(system, limits, recipe, cache, data=not arguments.no_data, model=arguments.model)
     world = World.of(paths.world) if paths.world and not arguments.no_data else None
     print_paths(

@@ -1,4 +1,4 @@
-"""Finished builds, each in a folder that is named after what it was made from."""
+"""A cache of finished builds, each in a folder named by a digest of everything it depends on."""
 
 import contextlib
 import fcntl
@@ -21,9 +21,10 @@ from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.named_files import named_files
-from agentic_video.toyworld.oracles import OwnWords, Turns
+from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.rehearsal import episodes_digest
 from agentic_video.toyworld.world import kinds_of
 from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.environment import DEFAULT_CACHE
@@ -33,37 +34,37 @@ VERSION = 6
 """Raise it when a change of the code changes what is built."""
 
 FACTS_FILE = "made_from.json"
-"""In each build: what it was made from."""
+"""File of each build with everything it depends on."""
 LOCK_FILE = ".lock"
-"""In each build as long as it is made: whoever makes it holds its lock."""
+"""File in a build that is being made; its maker holds its lock."""
 SHIPPED = Path(__file__).parent / "shipped"
-"""The base model of most recipes comes with the package: it is small, takes half a minute to train, and is then the
-same on every machine. Where a test says that it is out of date, empty this folder and make it anew:
-``python -m agentic_video.toyworld.build recipes/videozoomer --no-data --model base --cache FOLDER``."""
+"""The models of the default job, small and the same on every machine; most recipes share the base model.
+``python -m agentic_video.toyworld.ship RECIPE`` builds them again."""
 MOST_REASONS = 3
-"""So many differences from an earlier build are named."""
+"""Most differences from an earlier build that are reported."""
 VALUE_CHARACTERS = 40
-"""A value is named up to this many characters."""
+"""Most characters of a reported value."""
 DAY = 86_400.0
 """Seconds."""
 REMOVALS = 40
-"""So often what is half built is removed, as long as somebody still writes there: two seconds."""
+"""Attempts (two seconds) to remove a half-built folder into which a process still writes."""
 
 Facts = Mapping[str, Any]
-"""What a build is made from: plain data by name, nested."""
+"""Everything that a build depends on: nested plain data by name."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of finished builds. As a context it leaves nothing half built, whatever ends it.
+    """A folder of finished builds. As a context it removes half-built folders, whatever ends it.
 
     Attributes:
-        folder: Where they are.
-        dry: Whether nothing is built: what is missing is only named.
+        dry: Build nothing; only print what is missing.
+        shipped: Use builds that come with the package.
     """
 
     folder: Path = DEFAULT_CACHE
     dry: bool = False
+    shipped: bool = True
     _building: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __enter__(self) -> Self:
@@ -74,23 +75,23 @@ class Cache:
             _remove(left)
 
     def folder_of(self, kind: str, facts: Facts) -> Path:
-        """Where the build of these facts is, or would be; see :meth:`once`."""
+        """Folder of the build of these facts, existing or not."""
         name = f"{kind}-{content_key(facts)}"
-        return SHIPPED / name if (SHIPPED / name).is_dir() else self.folder / name
+        return SHIPPED / name if self.shipped and (SHIPPED / name).is_dir() else self.folder / name
 
     def _unfit(self, kind: str, facts: Facts) -> Path:
         return self.folder / f"{kind}-{content_key(facts)}.unfit"
 
     def note_unfit(self, kind: str, facts: Facts, message: str) -> None:
-        """Note that a build of these facts came out unfit: another would come out the same."""
+        """Remember that a build of these facts failed its gate; another one would, too."""
         with contextlib.suppress(OSError):
             self._unfit(kind, facts).write_text(message, encoding="utf-8")
 
     def check_unfit(self, kind: str, facts: Facts) -> None:
-        """Make sure that a build of these facts hasn't come out unfit before.
+        """Check that no build of these facts has failed its gate.
 
         Raises:
-            SetupError: It has; nothing that it is made from has changed since.
+            SetupError: One has.
         """
         note = self._unfit(kind, facts)
         with contextlib.suppress(OSError):
@@ -98,18 +99,17 @@ class Cache:
             raise SetupError(f"nothing has changed since this was tried: {message}. To try it again: rm {note}")
 
     def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
-        """The build of these facts, made if it is neither shipped nor there; what is made, and why, is said.
+        """Return the build of these facts; make it if it is neither shipped nor cached. Prints what is built, and why.
 
-        It happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one leaves
+        It is made in a temporary folder next to its final one and renamed at the end: an interrupted build leaves
         nothing that a later call could mistake for a finished one.
 
         Args:
-            kind: What is built, in a word or two; its folder's name begins with it.
-            facts: What it is made from.
-            build: Fills the folder that it is given.
+            kind: Kind of the build; its folder's name starts with it.
+            build: Fills the folder it is given.
 
         Returns:
-            Its folder; in a dry cache one that may not exist.
+            The build's folder; in a dry cache it may not exist.
         """
         folder = self.folder_of(kind, facts)
         if folder.is_dir():
@@ -145,23 +145,21 @@ class Cache:
 
 @contextlib.contextmanager
 def _in_hand(building: Path) -> Iterator[None]:
-    """Show, for as long as the context lasts, that a folder is being filled, also to who doesn't see this process.
+    """Hold the lock of a folder that is being filled, which processes of other containers see, too.
 
-    Where a file system has no locks the folder is taken to be in use for ever.
-    """
+    Without file locks the folder counts as in use for ever."""
     with (building / LOCK_FILE).open("wb", buffering=0) as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # before it is locked it is empty, and nobody's to remove
+            # until it is locked it is empty, and not to be removed
             file.write(b"held\n")
         yield
 
 
 def _is_abandoned(building: Path) -> bool:
-    """Whether a folder was being filled by a process that has ended; False where that can't be known.
+    """Return True if the process that filled a folder has ended; False if that can't be known.
 
-    One without a lock is an earlier version's, or its process was killed before it had one: after a day it is taken to
-    be left.
+    A folder without a lock (of an earlier version, or of a process killed before it locked) is abandoned after a day.
     """
     try:
         with (building / LOCK_FILE).open("r+b") as file:
@@ -176,7 +174,7 @@ def _is_abandoned(building: Path) -> bool:
 
 
 def _remove(building: Path) -> None:
-    """Remove a folder, also one into which a process that was just killed puts a last file."""
+    """Remove a folder, even one into which a process that was just killed puts a last file."""
     for _ in range(REMOVALS):
         shutil.rmtree(building, ignore_errors=True)
         if not building.exists():
@@ -185,18 +183,12 @@ def _remove(building: Path) -> None:
 
 
 def content_key(facts: Facts) -> str:
-    """A short name of what something is made from; another for any other content."""
+    """Short digest of what a build depends on."""
     return hashlib.sha256(json.dumps([VERSION, facts], sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def reason(folder: Path, kind: str, facts: Facts) -> str:
-    """Why something isn't there: what differs from the build of its kind that is most like it.
-
-    Args:
-        folder: Of finished builds.
-        kind: See :meth:`Cache.once`.
-        facts: What it is to be made from.
-    """
+    """Differences from the most similar build of the same kind, as text."""
     wanted = _flat(json.loads(json.dumps(facts, default=str)))
     nearest: list[str] | None = None
     for file in sorted(folder.glob(f"{kind}-*/{FACTS_FILE}")):
@@ -214,13 +206,13 @@ def reason(folder: Path, kind: str, facts: Facts) -> str:
     if nearest is None:
         return "the first one"
     if not nearest:
-        return "made anew by this version"
+        return "made again by this version"
     more = f" and {len(nearest) - MOST_REASONS} more" if len(nearest) > MOST_REASONS else ""
     return "; ".join(nearest[:MOST_REASONS]) + more
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Nested plain data as one level, its keys dotted."""
+    """Nested plain data as one level with dotted keys."""
     if not isinstance(value, dict):
         return {path: value}
     return {
@@ -236,20 +228,14 @@ def _short(value: Any) -> str:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what builds left that were killed on this machine.
-
-    Processes of another container can't be seen, but the locks that they hold can.
-
-    Args:
-        folder: Of finished builds.
-    """
+    """Remove what killed builds of this machine left in a cache."""
     for left in folder.glob(f".*-{socket.gethostname()}-*-*"):
         if _is_abandoned(left):
             _remove(left)
 
 
 def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:
-    """The videos and rows of a recipe, built if they aren't in the cache."""
+    """Return the videos and rows of a recipe; build them if the cache lacks them."""
 
     def make_world(folder: Path) -> None:
         write_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
@@ -258,7 +244,7 @@ def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:
 
 
 def world_facts(recipe: ToyRecipe) -> Facts:
-    """What a recipe's world is made from."""
+    """Everything that a recipe's world depends on."""
     return {
         "world": asdict(recipe.world),
         "train": recipe.train,
@@ -269,28 +255,23 @@ def world_facts(recipe: ToyRecipe) -> Facts:
 
 
 def taught(system: System) -> System:
-    """A system as its cold start is taught and gated: with the default weights of its reward, whatever a run sets, and
-    without a say in whether its asides are trained on.
+    """A system as its cold start learns it: with the reward's default weights and without training on side queries.
 
-    Another reward, or loss, needs no other start.
-    """
+    Another reward, or loss, needs no other cold start."""
     changes: dict[str, Any] = {}
     weights: Any = getattr(system, "weights", None)
     if is_dataclass(weights):
         cls: Any = type(weights)
         changes["weights"] = cls()
-    if any(one.name == "train_asides" for one in fields(system)):  # type: ignore[arg-type]
+    if any(field.name == "train_asides" for field in fields(system)):  # type: ignore[arg-type]
         changes["train_asides"] = False
     return replace(system, **changes) if changes else system  # type: ignore[type-var]
 
 
 def own_code(*things: object) -> dict[str, str]:
-    """The Python files of a user's own that classes and functions are from, and those beside them: a digest of each
-    one's content by its name. What this package's are is said by :data:`VERSION`.
+    """Digests, by file name, of a user's Python files that classes and functions come from, and of files next to them.
 
-    Args:
-        things: Classes, with those that they are made of; functions.
-    """
+    The package's own code is covered by :data:`VERSION`."""
     found = {}
     for name in sorted({part.__module__ for thing in things for part in getattr(thing, "__mro__", (thing,))}):
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -298,34 +279,38 @@ def own_code(*things: object) -> dict[str, str]:
         if not file or top == __name__.partition(".")[0] or top in sys.stdlib_module_names:
             continue
         folder = Path(file).resolve().parent
-        beside = folder.glob("*.py") if folder.name != "site-packages" else [Path(file)]
+        neighbours = folder.glob("*.py") if folder.name != "site-packages" else [Path(file)]
         while (folder / "__init__.py").is_file():
-            beside, folder = folder.rglob("*.py"), folder.parent
-        for code in sorted(beside):
+            neighbours, folder = folder.rglob("*.py"), folder.parent
+        for code in sorted(neighbours):
             found[str(code.relative_to(folder))] = hashlib.sha256(code.read_bytes()).hexdigest()[:16]
     return found
 
 
-def system_facts(system: System, limits: TokenLimits, turns: Turns) -> Facts:
-    """Facts that an oracle's episodes of a system depend on: constants, instructions, budgets, a user's code."""
+def system_facts(system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe) -> Facts:
+    """Everything that an oracle's episodes of a system depend on: constants, prompt, budgets, texts, a user's code.
+
+    Of the package's own code only what a model sees counts: modules and classes may be renamed."""
     constants = asdict(system)  # type: ignore[call-overload]
+    constants.pop("weights", None)  # see taught()
+    constants["prompt"] = load_prompt(system.prompt) if system.prompt else ""
     files = named_files({**constants, "prompt": ""})
     return {
-        "system": {"class": f"{type(system).__module__}.{type(system).__qualname__}", **constants},
-        "instructions": load_prompt(system.prompt) if system.prompt else "",
+        "system": constants,
         **({"files": files} if files else {}),
         **({"code": code} if (code := own_code(type(system), turns)) else {}),
         "limits": asdict(limits),
+        "episodes": episodes_digest(system, turns, recipe),
     }
 
 
-def ensure_base(recipe: ToyRecipe, cache: Cache, own: OwnWords | None = None) -> Path:
-    """The base model of a recipe, built if it is neither shipped nor in the cache."""
+def ensure_base(recipe: ToyRecipe, cache: Cache, own: CustomVocabulary | None = None) -> Path:
+    """Return the base model of a recipe; build it if it is neither shipped nor cached."""
     return cache.once("base", base_facts(recipe, own), lambda folder: make_base(folder, recipe.model, recipe.base, own))
 
 
-def base_facts(recipe: ToyRecipe, own: OwnWords | None = None) -> Facts:
-    """What a recipe's base model is made from."""
+def base_facts(recipe: ToyRecipe, own: CustomVocabulary | None = None) -> Facts:
+    """Everything that a recipe's base model depends on."""
     clips = FAMILIES[recipe.model.family].video_processor
     return {
         "model": asdict(recipe.model),

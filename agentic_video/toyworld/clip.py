@@ -1,8 +1,7 @@
-"""A tiny CLIP that finds the synthetic videos' frames by text: open_clip's own class, trained in seconds on two cores.
+"""A tiny CLIP that finds frames of synthetic videos by text: open_clip's own class, trained in seconds on two cores.
 
-The folder it is written to loads with ``open_clip.create_model_and_transforms("local-dir:<folder>")``; its tokenizer
-lies beside the weights, so nothing is ever downloaded.
-"""
+Load its folder with ``open_clip.create_model_and_transforms("local-dir:<folder>")``; the tokenizer lies next to the
+weights, so nothing is downloaded."""
 
 import json
 import time
@@ -23,13 +22,13 @@ from agentic_video.toyworld.world import COLOURS, TINTS, Kind, Renderer, Scene, 
 from agentic_video.video.sizes import resize
 
 SIDE = 28
-"""Side in pixels of the pictures that the model sees."""
+"""Side of the model's pictures in pixels."""
 CONTEXT = 16
-"""Tokens of a text, its two ends included; longer ones are cut."""
+"""Tokens of a text with its start and end; longer texts are cut."""
 
 MARK = "mark"
 CONCEPTS: tuple[str, ...] = (*COLOURS, *TINTS, MARK)
-"""What a frame can hold: flashing colours, a tint behind them, the mark."""
+"""Contents of a frame: flashing colours, a tint behind them, the mark."""
 
 _COLOUR_TEXTS = (
     "{}",
@@ -50,17 +49,17 @@ _PAD, _START, _END, _UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 
 @dataclass(frozen=True)
 class ClipRecipe:
-    """How the tiny CLIP is built and taught.
+    """Sizes and training of the tiny CLIP.
 
     Attributes:
         width: Width of both towers and of the embeddings.
         layers: Depth of both towers.
-        frames: Number of different frames to learn from.
+        frames: Number of different frames.
         steps: Optimiser steps.
-        batch: Frames a step.
-        learning_rate: Peak learning rate of AdamW; it rises over the first tenth of the steps and falls to zero.
-        distortion: Standard deviation of the noise (0 to 255) that stands for what encoding does to pictures.
-        unknown: Share of texts that get one to three unknown words around them.
+        batch: Frames per step.
+        learning_rate: Peak of AdamW's rate, which rises over a tenth of the steps and falls to zero.
+        distortion: Standard deviation (0 to 255) of noise that imitates encoding.
+        unknown: Share of texts with one to three unknown words around them.
     """
 
     width: int = 64
@@ -74,14 +73,7 @@ class ClipRecipe:
 
 
 def make_clip(folder: Path, world: WorldRecipe, seed: int, recipe: ClipRecipe | None = None) -> None:
-    """Train a tiny CLIP on rendered frames of a world and write it to a folder.
-
-    Args:
-        folder: Gets ``open_clip_config.json``, the weights and the tokenizer.
-        world: The recipe of the videos that it is to find frames of.
-        seed: Number of the world; the frames come from seeds that no other split has.
-        recipe: Sizes and training.
-    """
+    """Train a tiny CLIP on rendered frames of a world and write it to a folder."""
     import open_clip
     from safetensors.torch import save_file
 
@@ -109,7 +101,7 @@ def make_clip(folder: Path, world: WorldRecipe, seed: int, recipe: ClipRecipe | 
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words, those that :data:`CONCEPTS` are described with; any other word is unknown."""
+    """A tokenizer of whole words, those that describe :data:`CONCEPTS`; any other word is unknown."""
     words = sorted({word for text in _all_texts() for word in text.split()})
     vocabulary = {token: number for number, token in enumerate([_PAD, _START, _END, _UNKNOWN, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
@@ -130,13 +122,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def model_config(recipe: ClipRecipe, vocabulary: int, end: int) -> dict[str, Any]:
-    """What ``open_clip_config.json`` says.
-
-    Args:
-        recipe: Sizes.
-        vocabulary: Number of tokens.
-        end: Id of the token that ends a text.
-    """
+    """Content of ``open_clip_config.json``, for a vocabulary size and the id that ends a text."""
     heads = max(1, recipe.width // 32)
     return {
         "model_cfg": {
@@ -159,7 +145,7 @@ def model_config(recipe: ClipRecipe, vocabulary: int, end: int) -> dict[str, Any
                 "mlp_ratio": 2.0,
                 "pool_type": "eos",
                 "eos_id": end,
-                "hf_tokenizer_name": "local",  # any name: for a folder, the tokenizer beside the weights is used
+                "hf_tokenizer_name": "local",  # any name: for a folder, the tokenizer next to the weights is used
             },
         },
         "preprocess_cfg": {
@@ -173,7 +159,7 @@ def model_config(recipe: ClipRecipe, vocabulary: int, end: int) -> dict[str, Any
 
 
 def make_frames(world: WorldRecipe, seed: int, count: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Rendered frames and what they hold.
+    """Render frames and label them.
 
     Returns:
         RGB pictures, shape (count, SIDE, SIDE, 3), and 0 or 1 for each of :data:`CONCEPTS`, shape (count, concepts).
@@ -199,7 +185,7 @@ def make_frames(world: WorldRecipe, seed: int, count: int) -> tuple[npt.NDArray[
 
 
 def _held(scene: Scene, moment: float) -> npt.NDArray[np.float32]:
-    """Which concepts the frame at a time holds, by the renderer's own rules."""
+    """Concepts that the frame at a time holds, by the renderer's own rules."""
     held = {scene.tint}
     held |= {f.colour for flash in scene.flashes if flash.start <= moment < flash.end for f in flash.figures}
     if scene.mark_time is not None and abs(moment - scene.mark_time) < 0.25:
@@ -208,19 +194,19 @@ def _held(scene: Scene, moment: float) -> npt.NDArray[np.float32]:
 
 
 def _all_texts() -> list[str]:
-    """Every text that the model is taught with."""
+    """All texts of the training."""
     return [text for concept in CONCEPTS for text in _texts_of(concept)]
 
 
 def _texts_of(concept: str) -> list[str]:
-    """The ways to name a concept."""
+    """Texts that name a concept."""
     if concept == MARK:
         return list(_MARK_TEXTS)
     return [text.format(concept) for text in (_TINT_TEXTS if concept in TINTS else _COLOUR_TEXTS)]
 
 
 def _describe(rng: np.random.Generator, unknown: float) -> list[str]:
-    """A text for each concept, some with words around them that the tokenizer doesn't know."""
+    """A text for each concept, some with words around it that the tokenizer doesn't know."""
     texts = []
     for concept in CONCEPTS:
         text = str(rng.choice(_texts_of(concept)))
@@ -240,8 +226,8 @@ def _train(
     preprocess: dict[str, Any],
     seed: int,
 ) -> float:
-    """Train in place with a sigmoid loss over all pairs of a frame and a text, as SigLIP's: a frame may hold several
-    things."""
+    """Train in place with SigLIP's sigmoid loss over all pairs of a frame and a text: a frame may hold several
+    concepts."""
     rng = np.random.default_rng([seed, 6])
     mean, std = (torch.tensor(preprocess[key]).view(3, 1, 1) for key in ("mean", "std"))
     images = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
@@ -273,7 +259,7 @@ def _train(
 
 
 def _tokens(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> torch.Tensor:
-    """Ids as open_clip's wrapper of such a tokenizer makes them, shape (len(texts), CONTEXT)."""
+    """Ids as open_clip's tokenizer wrapper makes them, shape (len(texts), CONTEXT)."""
     encoded = tokenizer(list(texts), padding="max_length", truncation=True, max_length=CONTEXT, return_tensors="pt")
     ids: torch.Tensor = encoded["input_ids"]
     return ids

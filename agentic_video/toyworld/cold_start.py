@@ -1,9 +1,8 @@
-"""The cold start: teaches the tiny base model a system's grammar, and to aim, but not well.
+"""The cold start: it teaches the tiny base model a system's grammar, and to aim, but not well.
 
-Demonstrations are played through the same episode code as rollouts, so their ids, masks and images equal the
-rollouts'. They are unfinished on purpose: in some the aim is off, in some the answer is guessed at once. What they
-lack is what reinforcement learning can find; what it can't repair (grammar, reading) they teach fully.
-"""
+Demonstrations are played through the rollouts' episode code, so ids, masks and images are equal. They are unfinished on
+purpose: some aim off, some guess. GRPO can find what they lack; what it can't repair (grammar, reading) they teach
+fully."""
 
 import asyncio
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from agentic_video.evaluation.model import TAUGHT
 from agentic_video.rollout.tokens import TokenLimits, TokenSequence
@@ -22,7 +22,6 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
-from agentic_video.toyworld.checks import check_counts, check_rate, check_shares
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns, asides_of
@@ -30,12 +29,12 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_looks
-from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, WorldRecipe
+from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, Share, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 
 LEAST_MISS = 3
-"""Seconds between a look that aims off and the right one."""
+"""Seconds between a look that misses and the right one."""
 _THOUGHT = re.compile("^<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"\d[\d:]*")
 """A number or a clock."""
@@ -43,103 +42,97 @@ _NUMBER = re.compile(r"\d[\d:]*")
 
 @dataclass(frozen=True)
 class ColdStartRecipe:
-    """How the tiny model is taught a system.
+    """Training of a cold start.
 
     Attributes:
         demonstrations: Number of different demonstrations.
-        off_aim: Share of demonstrations of looking that aim off, of those whose habit leaves room for it. Their answer
-            isn't trained on: one about frames that don't show the event would poison reading.
-        habit: So many seconds too early they all aim, or right where that would leave the video: a second habit there
-            would have to be turned round by itself, from a fifth of the questions; 0: each another 3 to 9 seconds off.
-            With a habit in most demonstrations the likeliest look is a wrong one, which reinforcement learning can
-            turn round: then greedy episodes learn too. Whole tens leave both ends of a segment in step; others teach
+        aim_error_rate: Share of demonstrations whose look misses, where ``habit`` leaves room for it. No loss on their
+            answer: an answer about frames without the event would spoil reading.
+        habit: Seconds by which these looks are too early; 0 draws 3 to 9 seconds to either side. With one habit in most
+            demonstrations the most likely look is wrong, and GRPO improves greedy episodes too. Where the habit would
+            leave the video the look is right: GRPO couldn't undo a second, rarer habit. Use whole tens: others teach
             that a segment's ends needn't agree.
-        direct: Share of demonstrations that guess at once.
-        thoughtless: Share of answers without the thought that the grammar asks for: what a reward of the form can undo.
-        aiming_steps: Steps of text-only practice in where a question says to look, in the system's grammar, before
-            anything else: in short sequences that is learnt many times as fast as in whole episodes.
-        aiming_batch: Its sequences a step.
-        astray: Share of its sequences that look at any second at all. Only what comes after the first number that they
-            name carries loss: a call is learnt to follow from the thought before it, not from the question, and goes
-            on doing so when reinforcement learning moves the thought.
+        direct: Share of demonstrations that guess without a look.
+        drop_thought_rate: Share of answers without their thought, for a reward of the format to correct.
+        aiming_steps: Steps of text-only practice of calls before all else; short sequences teach them many times as
+            fast as whole episodes.
+        aiming_batch: Sequences of practice per step.
+        random_aim_rate: Share of practice that looks at a random second, with loss only after the first number: calls
+            then follow the thought and not the question, also after GRPO has moved the thought.
         steps: Steps on demonstrations.
-        batch: Demonstrations a step.
-        kept: Sequences of aiming that each step keeps on.
+        batch: Demonstrations per step.
+        kept: Sequences of practice in each step on demonstrations.
         learning_rate: Peak.
-        threads: Threads of torch while training; with another number sums differ, and so does what is learnt.
-        seed: Of everything random.
-        search: How demonstrations search where the question says nothing of when.
+        threads: Threads of torch; another number sums, and so learns, differently.
+        seed: Seed of all draws.
+        search: Demonstrations of questions that don't say when to look.
     """
 
-    demonstrations: int = 2000
-    off_aim: float = 0.65
-    habit: int = 10
-    direct: float = 0.04
-    thoughtless: float = 0.0
-    aiming_steps: int = 200
-    aiming_batch: int = 64
-    astray: float = 0.5
-    steps: int = 300
-    batch: int = 32
-    kept: int = 16
-    learning_rate: float = 2e-3
-    threads: int = 1
-    seed: int = 0
+    demonstrations: PositiveInt = 2000
+    aim_error_rate: Share = 0.65
+    habit: NonNegativeInt = 10
+    direct: Share = 0.04
+    drop_thought_rate: Share = 0.0
+    aiming_steps: NonNegativeInt = 200
+    aiming_batch: PositiveInt = 64
+    random_aim_rate: Share = 0.5
+    steps: NonNegativeInt = 300
+    batch: PositiveInt = 32
+    kept: NonNegativeInt = 16
+    learning_rate: PositiveFloat = 2e-3
+    threads: PositiveInt = 1
+    seed: NonNegativeInt = 0
     search: SearchRecipe = field(default_factory=SearchRecipe)
-
-    def __post_init__(self) -> None:
-        check_counts(self, "demonstrations", "aiming_batch", "batch", "threads")
-        check_counts(self, "habit", "aiming_steps", "steps", "kept", "seed", least=0)
-        check_shares(self, "off_aim", "direct", "thoughtless", "astray")
-        check_rate(self)
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What a demonstration says, and which of its turns carry loss, counted from 0."""
+class _Script:
+    """Texts of a demonstration, and its turns (from 0) that carry loss."""
 
     turns: tuple[str, ...]
     trained: range
 
 
-def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Plan:
-    """Draw whether a demonstration looks right, looks elsewhere or guesses."""
+def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Script:
+    """Draw whether a demonstration looks right, misses or guesses."""
     aim = scene.aim
     if scene.kind in SEARCH_KINDS:
         search = demonstrate_search(view, scene, turns, recipe.search, rng)
         count = len(search.turns)
-        return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
+        return _Script(search.turns, range(count - 1 if search.only_answer else 0, count))
     right = turns(view, aim, scene.answer, scene.letter)
-    if recipe.thoughtless and rng.random() < recipe.thoughtless:
+    if recipe.drop_thought_rate and rng.random() < recipe.drop_thought_rate:
         right = (*right[:-1], _without_thought(right[-1]))
     if aim is None or len(right) < 2:
-        return _Plan(right, range(len(right)))
+        return _Script(right, range(len(right)))
     if scene.options and rng.random() < recipe.direct:
         guess = int(rng.integers(len(scene.options)))
-        return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
+        return _Script(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
     aimed = _aimed(scene, aim, recipe, rng)
     if aimed != aim:
         said = turns(view, aimed, scene.answer, scene.letter)
-        return _Plan(said, range(len(said) - 1))
-    return _Plan(right, range(len(right)))
+        return _Script(said, range(len(said) - 1))
+    return _Script(right, range(len(right)))
 
 
 def _without_thought(turn: str) -> str:
-    """A turn that says no more what it thinks."""
+    """Remove the thought of a turn."""
     rest, found = _THOUGHT.subn("", turn)
     if not found:
-        raise ValueError(f"cold_start.thoughtless: {turn[:60]!r} has no thought that could be left out; set it to 0")
+        raise ValueError(
+            f"cold_start.drop_thought_rate: {turn[:60]!r} has no thought that could be left out; set it to 0"
+        )
     return rest
 
 
 def _names_the_time(scene: Scene) -> bool:
-    """Whether a question says when to look."""
+    """Return True if a question says when to look."""
     return scene.beside is None and bool(scene.options)
 
 
 def _aimed(scene: Scene, aim: int, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
-    """Draw the second that a demonstration looks at: the right one, or one beside it."""
-    if _names_the_time(scene) and rng.random() < recipe.off_aim:
+    """Draw the second that a demonstration looks at."""
+    if _names_the_time(scene) and rng.random() < recipe.aim_error_rate:
         missed = _missed(aim, scene, recipe, rng)
         if missed >= FIRST_SECOND and abs(missed - aim) >= LEAST_MISS:
             return missed
@@ -147,7 +140,7 @@ def _aimed(scene: Scene, aim: int, recipe: ColdStartRecipe, rng: np.random.Gener
 
 
 def _missed(aim: int, scene: Scene, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
-    """A second that isn't the right one; it may be too early for two digits."""
+    """Draw a wrong second; it may be too early for two digits."""
     if recipe.habit:
         return aim - recipe.habit
     missed = aim + int(rng.integers(LEAST_MISS, 10)) * int(rng.choice([-1, 1]))
@@ -164,26 +157,16 @@ def make_demonstrations(
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> tuple[list[Demonstration], list[Demonstration]]:
-    """Play scripted episodes and keep their ids, masks and images; one for each sequence that an engine would see.
-
-    Args:
-        model: Whose positions the demonstrations have.
-        tokenizer: Its tokenizer.
-        system: Whose episodes they are.
-        limits: Token budgets of an episode.
-        turns: The system's oracle.
-        world: What the questions are about.
-        recipe: Number and faults of the demonstrations.
-        world_seed: Number of the world.
+    """Play scripted episodes and keep ids, masks and images of each sequence that an engine would see.
 
     Returns:
-        The episodes, and what was said beside them.
+        The episodes, and their side queries.
 
     Raises:
-        RuntimeError: An episode didn't end with an answer.
+        RuntimeError: An episode ended without an answer.
     """
     chat_format = chat_format_of(model, tokenizer)
-    beside: list[Demonstration] = []
+    side_queries: list[Demonstration] = []
     rng = np.random.default_rng([recipe.seed, 2])
     shown = {path_of(scene): scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)}
     source = SceneSource(shown, world)
@@ -202,22 +185,22 @@ def make_demonstrations(
             asides=asides_of(turns),
         )
         for aside in played.aside_sequences:
-            beside.extend(_record(model, [aside], range(1)))
+            side_queries.extend(_record(model, [aside], range(1)))
         return _record(model, played.sequences, plan.trained)
 
     async def demonstrate_all() -> list[Demonstration]:
         # The number of the rollout matters to systems that show each member of a group something else.
         return [
-            one
+            demonstration
             for number, (path, scene) in enumerate(shown.items())
-            for one in await demonstrate(row_of(scene, path, "demonstrations"), scene, number % 8)
+            for demonstration in await demonstrate(row_of(scene, path, "demonstrations"), scene, number % 8)
         ]
 
-    return asyncio.run(demonstrate_all()), beside
+    return asyncio.run(demonstrate_all()), side_queries
 
 
 def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> list[Demonstration]:
-    """The sequences of an episode with those of its turns to learn; a sequence without any is left out."""
+    """The sequences of an episode that hold turns to learn, with masks of these."""
     records, turns_before = [], 0
     for sequence in sequences:
         mask = np.array([0] * len(sequence.prompt_ids) + sequence.response_mask, dtype=np.int64)
@@ -239,22 +222,11 @@ def make_aiming(
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> list[Demonstration]:
-    """Questions without frames, each with all the turns that look, one after the other.
+    """Text-only practice: questions without frames, each with all the turns that look, one after the other.
 
-    They aim as demonstrations do. Were it always right, then the second that a question names and the one that a
-    thought does would be the same, and a call that takes digits from either as good: in episodes, which mostly aim
-    off, some calls would begin at one and end at the other.
-
-    Args:
-        model: Whose positions the demonstrations have.
-        tokenizer: Its tokenizer.
-        system: Whose grammar is practised.
-        turns: The system's oracle.
-        world: What the questions are about.
-        recipe: How demonstrations aim, and their number: so many scenes are drawn; those without an event give nothing
-            to aim at.
-        world_seed: Number of the world.
-    """
+    It aims as demonstrations do. If it always aimed right, the question's second and the thought's would be the same,
+    and a call could copy digits from either: in episodes, which mostly miss, some calls would then begin at one and
+    end at the other."""
     chat_format = chat_format_of(model, tokenizer)
 
     rng = np.random.default_rng([world_seed, 6])
@@ -266,7 +238,7 @@ def make_aiming(
         if scene.kind in SEARCH_KINDS:
             said = "".join(practise_looks(view, scene, turns, rng))
         else:
-            astray = _names_the_time(scene) and rng.random() < recipe.astray
+            astray = _names_the_time(scene) and rng.random() < recipe.random_aim_rate
             at = int(rng.integers(FIRST_SECOND, scene.seconds - 1)) if astray else _aimed(scene, aim, recipe, rng)
             said = "".join(turns(view, at, scene.answer, scene.letter)[:-1])
             if astray and (number := _NUMBER.search(said)):
@@ -291,28 +263,19 @@ def make_cold_start(
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> None:
-    """Teach a model a system, and save it as a checkpoint.
-
-    Args:
-        folder: Gets the checkpoint.
-        base: Checkpoint of the model that it starts from.
-        system: What it is taught.
-        limits: Token budgets of its episodes.
-        turns: The system's oracle.
-        world: What the questions are about.
-        recipe: How it is taught.
-        world_seed: Number of the world.
-    """
+    """Train a model on a system, and save it as a checkpoint."""
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
-    demonstrations, beside = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
+    demonstrations, side_queries = make_demonstrations(
+        model, tokenizer, system, limits, turns, world, recipe, world_seed
+    )
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe, world_seed)
-    lengths = [len(one.ids) for one in demonstrations]
-    said_beside = f", {len(beside)} replies beside them" if beside else ""
+    lengths = [len(demonstration.ids) for demonstration in demonstrations]
+    replies = f", {len(side_queries)} replies to side queries" if side_queries else ""
     print(
         f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
-        f"(at most {max(lengths)}){said_beside}, {time.monotonic() - started:.1f} s",
+        f"(at most {max(lengths)}){replies}, {time.monotonic() - started:.1f} s",
         flush=True,
     )
     train(
@@ -330,7 +293,7 @@ def make_cold_start(
         [
             DemonstrationSet(demonstrations, recipe.batch),
             DemonstrationSet(aiming, recipe.kept),
-            DemonstrationSet(beside, recipe.batch if beside else 0),
+            DemonstrationSet(side_queries, recipe.batch if side_queries else 0),
         ],
         tokenizer.pad_token_id,
         phase=f"{system.name}'s demonstrations",

@@ -1,4 +1,4 @@
-"""What the programs that build for a recipe have in common: arguments, the paths that they print, how they end."""
+"""Shared command-line parts of the builders: options, printed paths, endings."""
 
 import argparse
 import contextlib
@@ -19,20 +19,14 @@ from agentic_video.utils.errors import PluginTypeError, SetupError, one_line
 from agentic_video.utils.process import end_now
 
 NO_LEAK = "ignore:resource_tracker:UserWarning"
-"""Warnings of the process in which Python keeps account of a pool's semaphores."""
+"""Warning filter of the process that tracks a pool's semaphores."""
 
 EXPECTED = (SetupError, GateError, PluginTypeError, ValueError, OSError)
-"""What ends a build and is said in one line."""
+"""Errors that end a build with one line."""
 
 
 def recipe_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
-    """A parser of ``recipe``, ``overrides``, ``--profile``, ``--cache`` and ``--dry-run``.
-
-    Args:
-        module: Dotted path of the program.
-        description: What it does.
-        profile: Name of the recipe's config where none is asked for.
-    """
+    """A parser of ``recipe``, ``overrides``, ``--profile``, ``--cache`` and ``--dry-run``."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("recipe", type=Path, help="folder of the recipe, with config/*.yaml")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
@@ -43,25 +37,21 @@ def recipe_parser(module: str, description: str | None, profile: str) -> argpars
 
 
 def stage_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
-    """:func:`recipe_parser` for the stages on records: with ``--no-data``."""
+    """:func:`recipe_parser` with ``--no-data``, for stages on records."""
     parser = recipe_parser(module, description, profile)
     parser.add_argument("--no-data", action="store_true", help="other records are trained on: make only the model")
     return parser
 
 
 def print_paths(paths: Mapping[str, Path | None]) -> None:
-    """Print what was built, one path a line after its name, as the launcher reads it; what is None is left out."""
+    """Print one path per line after its name, for the launcher; None prints nothing."""
     for name, path in paths.items():
         if path is not None:
             print(f"{name}: {path}")
 
 
 def run_builder(main: Callable[[], None]) -> NoReturn:
-    """Run a build as a program: what stops it is one line, ``error: ...``, and nothing half built is left.
-
-    Args:
-        main: Its command line.
-    """
+    """Run a builder: errors are printed as one line ``error: ...``, and nothing half built is left."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -82,8 +72,8 @@ def run_builder(main: Callable[[], None]) -> NoReturn:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """End a build: first the processes of its pools, which would be waited for."""
-    # What a pool's threads say about that helps nobody.
+    """End a build, first the processes of its pools."""
+    # The pool's threads would complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # Those that write come before those that wait for them: what is half built is removed as soon as these end.
     for child in reversed(psutil.Process().children(recursive=True)):

@@ -1,7 +1,6 @@
-"""Writes demonstrations of the oracle on the synthetic world as trajectory records: what the laptop's SFT learns from.
+"""Writes the oracle's episodes on the synthetic world as trajectory records, for the laptop's SFT.
 
-``python -m agentic_video.toyworld.demonstrate recipes/<system>`` builds what is missing and prints where it is.
-"""
+``python -m agentic_video.toyworld.demonstrate recipes/<system>`` builds what is missing and prints its paths."""
 
 import asyncio
 import os
@@ -31,29 +30,16 @@ from agentic_video.types.row import VideoQA
 from agentic_video.video.store import FrameStore
 
 GROUP = 8
-"""Rollouts of a group: systems that show each of them something else are shown in all their ways."""
+"""Rollouts per group: systems that show each something else are shown in all ways."""
 
 RECORDS = 2
-"""Raise it when files of records hold something else: those that were built before are built again."""
+"""Raise it when the content of record files changes: earlier ones are built again."""
 
 
 def write_demonstrations(
     folder: Path, world: World, base: Path, system: System, limits: TokenLimits, turns: Turns, recipe: WorldRecipe
 ) -> None:
-    """Play the oracle on every question of a world, and write its episodes to ``train.jsonl`` and ``heldout.jsonl``.
-
-    Args:
-        folder: Gets the files.
-        world: The questions.
-        base: Checkpoint whose tokens the records hold.
-        system: Whose episodes they are.
-        limits: Token budgets of the episodes.
-        turns: The oracle.
-        recipe: Of the world that the questions are about.
-
-    Raises:
-        RuntimeError: An episode didn't end with an answer.
-    """
+    """Play the oracle on every question of a world; write ``train.jsonl`` and ``heldout.jsonl``."""
     chat_format = load_chat_format(base)
     for split, file in (("train", world.train), ("heldout", world.heldout)):
         rows, _ = load_rows([file])
@@ -68,13 +54,7 @@ def write_demonstrations(
 
 
 def write_located(file: TextIO, record: Record, folder: Path) -> None:
-    """Write a record to a file, its video's path from the file's folder: both may be moved with the cache.
-
-    Args:
-        file: A UTF-8 text file.
-        record: Its video has an absolute path.
-        folder: Of the file; another folder beside it, whatever its name, will do as well.
-    """
+    """Write a record with its video's path relative to the file's folder: both may move with the cache."""
     video = os.path.relpath(record.qa.video, folder.resolve())
     write_record(file, replace(record, qa=replace(record.qa, video=video)))
 
@@ -82,11 +62,7 @@ def write_located(file: TextIO, record: Record, folder: Path) -> None:
 async def demonstrations(
     rows: list[VideoQA], chat_format: ChatFormat, system: System, limits: TokenLimits, turns: Turns, recipe: WorldRecipe
 ) -> AsyncIterator[Record]:
-    """The oracle's episodes on some rows of a world, their videos read from their files.
-
-    Raises:
-        RuntimeError: An episode didn't end with an answer.
-    """
+    """The oracle's episodes on rows of a world, with frames from the video files."""
     store = FrameStore()
     for number, qa in enumerate(rows):
         scene = make_scene(int(qa.extra["seed"]), recipe)
@@ -103,21 +79,13 @@ async def demonstrations(
 def ensure_demonstrations(
     system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Cache
 ) -> tuple[Path, Path, Path]:
-    """What the laptop's SFT starts from, built as far as it isn't in the cache.
-
-    Returns:
-        The oracle's records of training and of held-out questions, and the base model.
-
-    Raises:
-        ValueError: The system has no oracle.
-    """
+    """Return the oracle's training and held-out records and the base model; build what the cache lacks."""
     turns, system = turns_of(system, recipe.oracle), taught(system)
     own = own_words(system, recipe.oracle)
     world, base = ensure_world(recipe, cache), ensure_base(recipe, cache, own)
     facts = {
-        **system_facts(system, limits, turns),
+        **system_facts(system, limits, turns, recipe),
         "toyworld": {**world_facts(recipe), **base_facts(recipe, own)},
-        "oracle": turns.__module__,
         "records": RECORDS,
     }
 
@@ -129,15 +97,14 @@ def ensure_demonstrations(
 
 
 def main() -> None:
-    """Command line."""
+    """Run the builder from the command line."""
     arguments = stage_parser("agentic_video.toyworld.demonstrate", __doc__, "sft_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     recipe, settings = toy_recipe(config), settings_of(config)
     limits = episode_limits(config.data, settings)
-    with Cache(arguments.cache, arguments.dry_run) as cache:
+    with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
         if arguments.no_data:
-            # A few records don't teach the base model a grammar: records of one's own are learnt by the one that
-            # speaks it.
+            # A few custom records don't teach the base model a grammar: the cold start learns from them.
             print_paths({"model": ensure(settings.system, limits, recipe, cache).model})
             return
         train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)

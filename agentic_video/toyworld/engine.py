@@ -1,7 +1,6 @@
-"""An engine of its own for the tiny model: gathers concurrent requests into one batch.
+"""An engine for the tiny model that batches concurrent requests.
 
-It serves the cold start's gate and tests, where starting vLLM would take longer than all the episodes.
-"""
+For the cold start's gate and tests, where starting vLLM would take longer than all episodes."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from agentic_video.types.message import Visual
 
 
 @dataclass
-class _Request:
+class _PendingRequest:
     prompt_ids: list[int]
     visuals: list[Visual]
     stop_ids: frozenset[int]
@@ -30,15 +29,13 @@ class _Request:
 
 
 class BatchEngine:
-    """Samples from the tiny model, all requests that wait at one moment together.
+    """Samples from the tiny model; requests that wait at one moment form a batch.
 
     Args:
-        model: See :func:`agentic_video.toyworld.model.build_model`.
-        tokenizer: Its tokenizer; every stop text must be one token of it.
-        temperature: 0 takes the likeliest token.
-        seed: Of the sampling; the same requests in the same order give the same tokens. A request's own seed gives it
-            the same tokens in any order.
-        max_batch: Most sequences of one batch.
+        tokenizer: Every stop text must be one of its tokens.
+        temperature: 0 is greedy.
+        seed: Sampling seed; a request's own seed makes its tokens independent of the order of requests.
+        max_batch: Most sequences per batch.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, temperature: float = 1.0, seed: int = 0, max_batch: int = 512):
@@ -47,20 +44,15 @@ class BatchEngine:
         self._temperature = temperature
         self._generator = torch.Generator().manual_seed(seed)
         self._max_batch = max_batch
-        self._waiting: list[_Request] = []
+        self._waiting: list[_PendingRequest] = []
         self._flush: asyncio.Task[None] | None = None
 
     async def generate(self, request: GenerationRequest, *, seed: int | None = None) -> Completion:
-        """See :class:`agentic_video.rollout.engine.Engine`.
-
-        Args:
-            request: The turn.
-            seed: Of this turn alone; None goes on with the engine's own sampling.
-        """
+        """Generate a turn; ``seed`` is for this turn alone."""
         generator = self._generator if seed is None else torch.Generator().manual_seed(seed)
         stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in request.stop)})
         loop = asyncio.get_running_loop()
-        waiting = _Request(
+        waiting = _PendingRequest(
             list(request.prompt_ids),
             list(request.visuals),
             stop_ids,
@@ -101,7 +93,7 @@ class BatchEngine:
                 request.result.set_result(completion)
 
     @torch.no_grad()
-    def _sample(self, batch: Sequence[_Request]) -> list[Completion]:
+    def _sample(self, batch: Sequence[_PendingRequest]) -> list[Completion]:
         """Sample left-padded sequences with a key-value cache until each has stopped."""
         model, size, length = self._model, len(batch), max(len(request.prompt_ids) for request in batch)
         ids = torch.full((size, length), self._tokenizer.pad_token_id)
@@ -152,7 +144,7 @@ class BatchEngine:
         ]
 
     def _choose(self, logits: torch.Tensor, generators: Sequence[torch.Generator]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Next tokens and their log-probabilities; logits of shape (batch, vocabulary), a generator for each row."""
+        """Next tokens and their log-probabilities; logits of shape (batch, vocabulary), a generator per row."""
         log_probs = (logits / (self._temperature or 1.0)).log_softmax(-1)
         if self._temperature == 0:
             tokens = logits.argmax(-1)
@@ -163,16 +155,11 @@ class BatchEngine:
 
 
 class SeededEngine:
-    """The engine as one episode sees it, whose turns have seeds; see :class:`agentic_video.rollout.engine.Engine`.
-
-    Args:
-        engine: Shared with other episodes.
-        seeds: One for each turn; None goes on with the engine's own sampling.
-    """
+    """An engine for one episode, with a seed per turn; None continues the shared engine's sampling."""
 
     def __init__(self, engine: BatchEngine, seeds: Iterator[int | None]):
         self._engine, self._seeds = engine, seeds
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        """Generate one turn with the next seed."""
+        """Generate a turn with the next seed."""
         return await self._engine.generate(request, seed=next(self._seeds))

@@ -1,4 +1,4 @@
-"""The tiny model's forward pass, by paths that are fast for many small pictures and equal the stock one."""
+"""The tiny model's forward pass: equal to the stock one, but fast for many small pictures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,29 +17,28 @@ from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
 
 Images = Sequence[npt.NDArray[np.uint8]]
-"""RGB pictures, each of shape (height, width, 3), sides multiples of the family's ``frame_side``; clips of such frames
-have the shape (frames, height, width, 3)."""
+"""RGB pictures of shape (height, width, 3), sides multiples of the family's ``frame_side``, and clips (frames, height,
+width, 3)."""
 
 
 def pixels_of(shown: Sequence[Visual]) -> list[npt.NDArray[np.uint8]]:
-    """The pixels of images and clips."""
-    return [np.stack([frame.image for frame in one.frames]) if isinstance(one, Clip) else one.image for one in shown]
+    """Pixels of images and clips."""
+    return [
+        np.stack([frame.image for frame in part.frames]) if isinstance(part, Clip) else part.image for part in shown
+    ]
 
 
 def seconds_of(shown: Sequence[Visual]) -> list[float]:
     """Seconds from one temporal patch of each clip to the next."""
-    return [seconds_per_patch(one.times) for one in shown if isinstance(one, Clip)]
+    return [seconds_per_patch(clip.times) for clip in shown if isinstance(clip, Clip)]
 
 
 def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np.float32]:
-    """What the image processor makes of frames of one size.
-
-    Args:
-        images: Pictures of the same size.
+    """Patchify frames of one size as the image processor does.
 
     Returns:
-        Normalised patches, shape (len(images), patches, 3 * 2 * patch_side**2): the picture stands for two moments; the
-        patches of one visual token lie together.
+        Normalised patches, shape (len(images), patches, 3 * 2 * patch_side**2); the patches of a visual token are
+        adjacent.
 
     Raises:
         ValueError: The sizes differ, or aren't whole visual tokens.
@@ -63,12 +62,7 @@ def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np
 
 @dataclass(frozen=True)
 class VisualTokens:
-    """Visual tokens of frames.
-
-    Attributes:
-        features: Shape (tokens, hidden).
-        deepstack: The same for each language layer that DeepStack adds to; empty for Qwen2.5-VL.
-    """
+    """Visual tokens, shape (tokens, hidden), and the same for each language layer that DeepStack adds to (Qwen3-VL)."""
 
     features: torch.Tensor
     deepstack: tuple[torch.Tensor, ...] = ()
@@ -77,9 +71,8 @@ class VisualTokens:
 def encode(model: Any, images: Images) -> VisualTokens:
     """Visual tokens of frames, in order, as ``model.visual`` gives them.
 
-    The stock code attends image by image in a loop; with hundreds of tiny images, one batched call for each size is
-    many times as fast.
-    """
+    The stock code attends image by image in a loop; for hundreds of tiny images a batched call per size is many times
+    as fast."""
     by_size: dict[tuple[int, ...], list[int]] = {}
     for number, image in enumerate(images):
         by_size.setdefault(image.shape, []).append(number)
@@ -142,14 +135,10 @@ def _encode_equal(model: Any, images: Images) -> list[torch.Tensor]:
 
 
 def embed(model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
-    """Inputs of the language model for token ids with their frames put in place of the placeholders.
-
-    Args:
-        ids: Shape (batch, length).
-        images: All images and clips in the order of their placeholders.
+    """Inputs of the language model: token ids of shape (batch, length), with frames at the placeholders.
 
     Returns:
-        ``inputs_embeds`` of shape (batch, length, hidden) and, for Qwen3-VL, what DeepStack adds.
+        ``inputs_embeds`` of shape (batch, length, hidden) and, for Qwen3-VL, DeepStack's inputs.
     """
     embedded: torch.Tensor = model.model.language_model.embed_tokens(ids)
     if not len(images):
@@ -166,8 +155,7 @@ def positions(model: Any, ids: Sequence[int], images: Images, seconds: Sequence[
     """M-RoPE positions of one sequence, shape (3, length).
 
     Args:
-        images: Its images and clips in the order of their placeholders.
-        seconds: From one temporal patch of each clip to the next.
+        seconds: Seconds from one temporal patch of each clip to the next.
     """
     side = FAMILIES[family_of(model)].patch_side
     if seconds:
@@ -186,11 +174,11 @@ def _positions_with_clips(model: Any, ids: Sequence[int], images: Images, second
     side, config = FAMILIES[family_of(model)].patch_side, model.config
     tokens = {"image_token": config.image_token_id, "video_token": config.video_token_id}
     grids = [
-        [-(-len(one) // TEMPORAL_PATCH) if one.ndim == 4 else 1, one.shape[-3] // side, one.shape[-2] // side]
-        for one in images
+        [-(-len(image) // TEMPORAL_PATCH) if image.ndim == 4 else 1, image.shape[-3] // side, image.shape[-2] // side]
+        for image in images
     ]
-    clips = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 4]
-    alone = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 3]
+    clips = [grid for grid, image in zip(grids, images, strict=True) if image.ndim == 4]
+    alone = [grid for grid, image in zip(grids, images, strict=True) if image.ndim == 3]
     if family_of(model) == "qwen2_5_vl":
         rate = config.vision_config.tokens_per_second
         timed = [(grid, step * rate) for grid, step in zip(clips, seconds, strict=True)]
@@ -213,12 +201,11 @@ def logits_at(
 
     Args:
         ids: Shape (batch, length).
-        images: All frames in the order of their placeholders.
-        places: M-RoPE positions (see :func:`positions`), shape (3, batch, length).
-        wanted: Where to read the logits, bool, shape (batch, length).
+        places: M-RoPE positions, shape (3, batch, length).
+        wanted: Places of the logits, bool, shape (batch, length).
 
     Returns:
-        Shape (number of places, vocabulary), places in row-major order.
+        Shape (number of places, vocabulary), in row-major order.
     """
     output = model.model.language_model(
         **embed(model, ids, images), position_ids=places, attention_mask=None, use_cache=False

@@ -1,16 +1,16 @@
-"""Is a cold start fit for reinforcement learning? Sampled episodes on real files, and thresholds for what they show.
+"""The gate of a cold start: sampled episodes on real files, with thresholds.
 
-A model that can't write a call, or can't read what it is shown, isn't repaired by GRPO: it collapses to guessing.
-"""
+GRPO can't repair a model that writes no call or can't read frames: it collapses to guessing."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from pydantic import FiniteFloat
 
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.model import episode_seeds
@@ -38,15 +38,12 @@ from agentic_video.video.store import FrameStore
 
 
 @dataclass(frozen=True)
-class Played:
-    """One sampled episode and what it earned.
+class SampledEpisode:
+    """A sampled episode and its reward.
 
     Attributes:
-        qa: The question.
-        trajectory: The episode.
-        reward: What it earned.
-        acc: How right its answer is, from 0 to 1.
-        well_formed: Whether every turn follows the system's grammar.
+        acc: Correctness of the answer, from 0 to 1.
+        well_formed: Every turn follows the system's grammar.
     """
 
     qa: VideoQA
@@ -57,22 +54,22 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Whether the answer is wholly right: a wrong word in a right sentence earns a part of ROUGE."""
+        """True if the answer is fully right: a wrong word in a right sentence earns a part of ROUGE."""
         return self.acc > 0.99
 
     @property
     def zoomed(self) -> bool:
-        """Whether a legal call was made."""
+        """True after a legal call."""
         return self.trajectory.tool_calls > 0
 
     @property
     def needs_zoom(self) -> bool:
-        """Whether the overview alone can't answer."""
+        """True if the overview alone can't answer."""
         return self.qa.extra["event_time"] is not None
 
     @property
     def saw_event(self) -> bool:
-        """Whether a zoom showed a frame within the event, to the agent or to a sub-agent."""
+        """True if a zoom showed a frame of the event, to the agent or to a sub-agent."""
         if not self.needs_zoom:
             return False
         shown = [ref for turn in self.trajectory.turns for ref in frames_by(turn)]
@@ -82,31 +79,25 @@ class Played:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """What a cold start must reach.
+    """Thresholds of a cold start.
 
     Attributes:
-        grammar: Share of episodes on questions that need it with a legal call and an answer.
-        perception: Share of right answers where the event was shown.
-        margin: How much more an episode that zooms earns than one that guesses.
-        max_accuracy: More than this leaves reinforcement learning no room.
-        saw_event: Share of the right looks among all: what is never sampled is never reinforced.
-        refused: Most refused calls an episode: a grammar that is learnt by halves teaches shortcuts.
-        signs: Share of the arrows that are named truly, of the first frames and of looks each, where an event must be
-            searched: who can't tell them apart can't learn to follow them.
+        grammar: Least share of episodes, on questions that need a look, with a legal call and an answer.
+        perception: Least share of right answers where the event was shown.
+        margin: Least reward of zooming above that of guessing.
+        max_accuracy: Most accuracy, so that GRPO has room.
+        saw_event: Least share of right looks: GRPO can't reinforce what is never sampled.
+        refused: Most refused calls per episode: half-learnt grammar teaches shortcuts.
+        signs: Least share of arrows named correctly, of first frames and of looks, where events must be searched.
     """
 
-    grammar: float = 0.8
-    perception: float = 0.75
-    margin: float = 0.15
-    max_accuracy: float = 0.8
-    saw_event: float = 0.15
-    refused: float = 0.1
-    signs: float = 0.85
-
-    def __post_init__(self) -> None:
-        for name, limit in asdict(self).items():
-            if math.isnan(limit):  # everything would pass it
-                raise ValueError(f"{name} must be a number, got {limit}")
+    grammar: FiniteFloat = 0.8
+    perception: FiniteFloat = 0.75
+    margin: FiniteFloat = 0.15
+    max_accuracy: FiniteFloat = 0.8
+    saw_event: FiniteFloat = 0.15
+    refused: FiniteFloat = 0.1
+    signs: FiniteFloat = 0.85
 
 
 @dataclass(frozen=True)
@@ -114,21 +105,15 @@ class GateReport:
     """Figures of sampled episodes; shares from 0 to 1.
 
     Attributes:
-        episodes: Their number.
-        accuracy: Share of right answers.
         grammar: See :class:`GateLimits`.
-        answered: Share of episodes that gave an answer.
-        well_formed: Share of episodes in which every turn follows the system's grammar.
-        zoom_rate: Share of episodes with a legal call, of those on questions that need it.
-        saw_event: Share of episodes whose zoom showed the event, of those on questions that need it.
+        well_formed: Share of episodes in which every turn follows the grammar.
+        zoom_rate: Share of episodes with a legal call, on questions that need one.
+        saw_event: Share of episodes whose zoom showed the event, likewise.
         perception: See :class:`GateLimits`.
-        refused: Refused calls an episode.
+        refused: Refused calls per episode.
         zoom_reward: Mean reward of episodes that zoomed, on questions that need it.
-        guess_reward: Reward of a well-formed answer that is right by chance.
-        signs: Share of the arrows that are named truly, by where they were seen; empty where nothing must be searched.
-        by_kind: Accuracy by kind of question.
-        perception_by_kind: Perception by kind of question.
-        ends: Share of episodes by end reason.
+        guess_reward: Mean reward of well-formed answers by chance.
+        signs: Share of arrows named correctly by where they were seen; empty without search questions.
     """
 
     episodes: int
@@ -161,12 +146,7 @@ class GateReport:
 
 
 class GateError(RuntimeError):
-    """The cold start isn't fit; the message names the figures, the thresholds and the remedy.
-
-    Args:
-        message: See above.
-        too_good: Whether it knows too much already: teaching it further would make that worse.
-    """
+    """The cold start is unfit; ``too_good`` if it knows too much already, which more training would worsen."""
 
     def __init__(self, message: str, *, too_good: bool = False):
         super().__init__(message)
@@ -186,23 +166,19 @@ async def play_all(
     samples: int,
     temperature: float = 1.0,
     seed: int = 0,
-) -> list[Played]:
-    """Play ``samples`` episodes on each question, all at once.
+) -> list[SampledEpisode]:
+    """Play ``samples`` episodes on each question, all at once; samples of a question are adjacent.
 
-    Each episode has seeds of its own: which of them asks first depends on how busy the machine is.
-
-    Returns:
-        The episodes; the samples of a question lie together.
-    """
+    Each episode has its own seeds: which episode asks first depends on the machine's load."""
     chat_format = chat_format_of(model, tokenizer)
     shared = BatchEngine(model, tokenizer, temperature=temperature)
 
-    async def one(qa: VideoQA, number: int) -> Played:
+    async def one(qa: VideoQA, number: int) -> SampledEpisode:
         engine = SeededEngine(shared, episode_seeds(seed, f"{qa.id}\n{number}"))
         policy = TokenPolicy(engine, chat_format, limits, system)
         trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
         score = await system_score(system, trajectory, qa, graders or Graders())
-        return Played(qa, trajectory, score.reward, score.acc, score.format == 1.0)
+        return SampledEpisode(qa, trajectory, score.reward, score.acc, score.format == 1.0)
 
     return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
 
@@ -210,7 +186,7 @@ async def play_all(
 async def guess_reward(
     system: System, turns: Turns, questions: Sequence[VideoQA], source: FrameSource, graders: Graders
 ) -> float:
-    """Mean reward of answering at once, by chance: each answer that :func:`_chances` has for a question once."""
+    """Mean reward of answering at once by chance: each possible answer of a question once."""
 
     async def one(qa: VideoQA, letter: str, word: str) -> float:
         def say(view: EpisodeView) -> str:
@@ -225,8 +201,7 @@ async def guess_reward(
 
 
 def _chances(qa: VideoQA) -> list[tuple[str, str]]:
-    """Letters and texts of the answers that chance chooses from: a question's options, or the stretches that an event
-    may be in; none of other questions."""
+    """Letters and texts of answers by chance: a question's options, or the stretches an event may be in."""
     if qa.options:
         return list(zip(LETTERS, qa.options, strict=False))
     if qa.extra["kind"] != "span":
@@ -235,64 +210,60 @@ def _chances(qa: VideoQA) -> list[tuple[str, str]]:
 
 
 def _share(chosen: Sequence[bool]) -> float:
-    """Share of the true ones; 0 of none."""
+    """Share of true values; 0 of none."""
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
-def _signs(episodes: Sequence[Played]) -> dict[str, float]:
+def _signs(episodes: Sequence[SampledEpisode]) -> dict[str, float]:
     """See :class:`GateReport`."""
-    searched = [one for one in episodes if one.qa.extra["kind"] in SEARCH_KINDS]
-    named = [signs_named(one.trajectory, float(one.qa.extra["event_time"])) for one in searched]
+    searched = [episode for episode in episodes if episode.qa.extra["kind"] in SEARCH_KINDS]
+    named = [signs_named(episode.trajectory, float(episode.qa.extra["event_time"])) for episode in searched]
     return {
         place: _share([true for before, true in chain.from_iterable(named) if before == place])
         for place in (("first frames", "looks") if searched else ())
     }
 
 
-def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
-    """The figures of played episodes.
+def _right_by_kind(episodes: Sequence[SampledEpisode]) -> dict[str, float]:
+    by_kind: dict[str, list[bool]] = {}
+    for episode in sorted(episodes, key=lambda episode: episode.qa.extra["kind"]):
+        by_kind.setdefault(episode.qa.extra["kind"], []).append(episode.right)
+    return {kind: _share(right) for kind, right in by_kind.items()}
 
-    Args:
-        episodes: What was played.
-        guessing: See :func:`guess_reward`.
-    """
-    needing = [one for one in episodes if one.needs_zoom]
-    saw = [one for one in needing if one.saw_event]
-    zoomed = [one.reward for one in needing if one.zoomed]
-    kinds = sorted({one.qa.extra["kind"] for one in episodes})
+
+def summarize(episodes: Sequence[SampledEpisode], guessing: float) -> GateReport:
+    """Figures of played episodes."""
+    needing = [episode for episode in episodes if episode.needs_zoom]
+    saw = [episode for episode in needing if episode.saw_event]
+    zoomed = [episode.reward for episode in needing if episode.zoomed]
     return GateReport(
         episodes=len(episodes),
-        accuracy=_share([one.right for one in episodes]),
-        grammar=_share([one.zoomed and one.trajectory.answer is not None for one in needing]),
-        answered=_share([one.trajectory.answer is not None for one in episodes]),
-        well_formed=_share([one.well_formed for one in episodes]),
-        zoom_rate=_share([one.zoomed for one in needing]),
-        saw_event=_share([one.saw_event for one in needing]),
-        perception=_share([one.right for one in saw]),
-        refused=sum(one.trajectory.illegal_calls for one in episodes) / len(episodes) if episodes else 0.0,
+        accuracy=_share([episode.right for episode in episodes]),
+        grammar=_share([episode.zoomed and episode.trajectory.answer is not None for episode in needing]),
+        answered=_share([episode.trajectory.answer is not None for episode in episodes]),
+        well_formed=_share([episode.well_formed for episode in episodes]),
+        zoom_rate=_share([episode.zoomed for episode in needing]),
+        saw_event=_share([episode.saw_event for episode in needing]),
+        perception=_share([episode.right for episode in saw]),
+        refused=sum(episode.trajectory.illegal_calls for episode in episodes) / len(episodes) if episodes else 0.0,
         zoom_reward=sum(zoomed) / len(zoomed) if zoomed else 0.0,
         guess_reward=guessing,
         signs=_signs(needing),
-        by_kind={kind: _share([one.right for one in episodes if one.qa.extra["kind"] == kind]) for kind in kinds},
-        perception_by_kind={
-            kind: _share([one.right for one in saw if one.qa.extra["kind"] == kind])
-            for kind in kinds
-            if any(one.qa.extra["kind"] == kind for one in saw)
-        },
-        ends={reason: _share([one.trajectory.end == reason for one in episodes]) for reason in EndReason},
+        by_kind=_right_by_kind(episodes),
+        perception_by_kind=_right_by_kind(saw),
+        ends={reason: _share([episode.trajectory.end == reason for episode in episodes]) for reason in EndReason},
     )
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the gate's episodes are played.
+    """Setting of the gate's episodes.
 
     Attributes:
-        system: Whose episodes they are.
-        limits: Their token budgets.
-        turns: The system's oracle, for what a guess earns.
-        clip: Folder of the tiny CLIP, for systems that find frames by text; None without one.
-        base: Checkpoint of the base model, which serves as the verifier; None without one.
+        limits: Token budgets.
+        turns: The system's oracle, for the reward of a guess.
+        clip: Folder of the tiny CLIP, for systems that find frames by text.
+        base: Checkpoint of the base model that serves as the verifier.
     """
 
     system: System
@@ -304,7 +275,7 @@ class Setting:
 
 @asynccontextmanager
 async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Graders]:
-    """What the system's reward asks for, with the base model served as the verifier where it is wanted."""
+    """Graders of the system's reward; the base model serves as the verifier."""
     if setting.base is None:
         yield Graders(source=source)
         return
@@ -322,17 +293,7 @@ def measure(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> GateReport:
-    """Sample episodes of a checkpoint on the first questions of a split.
-
-    Args:
-        model_dir: The checkpoint.
-        rows: File of the split.
-        setting: How they are played.
-        questions: Number of questions.
-        samples: Episodes on each of them.
-        temperature: Of the sampling.
-        seed: Of the sampling.
-    """
+    """Sample episodes of a checkpoint on the first questions of a split."""
     model, tokenizer = load_checkpoint(model_dir)
     model.eval()
     source = FrameStore()
@@ -366,7 +327,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Threshold:
-    """One figure and what it must reach, or must not exceed."""
+    """A figure and its limit."""
 
     name: str
     value: float
@@ -376,7 +337,7 @@ class _Threshold:
 
     @property
     def met(self) -> bool:
-        """Whether the figure is within its threshold."""
+        """True within the limit."""
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
     def __str__(self) -> str:
@@ -391,26 +352,34 @@ def check(
     limits: GateLimits | None = None,
     remedies: Mapping[str, str] | None = None,
 ) -> GateReport:
-    """Measure a cold start and refuse one that is unfit.
+    """Measure a cold start on held-out rows and refuse an unfit one.
 
     Args:
-        model_dir: Its checkpoint.
-        rows: File of held-out questions.
-        setting: How its episodes are played.
-        limits: What it must reach.
-        remedies: Overrides by what they do (``more cold_start.steps``); by default messages say the latter.
+        remedies: Overrides by what they do (``more cold_start.steps``), for messages.
 
     Raises:
         GateError: A figure misses its threshold.
     """
-    limits = limits or GateLimits()
     report = measure(model_dir, rows, setting)
+    misses = missed_thresholds(report, limits or GateLimits(), remedies)
+    if misses:
+        raise GateError(
+            f"the cold start isn't fit for training: {'; '.join(map(str, misses))}. {report}",
+            too_good=any(threshold.name == "accuracy" for threshold in misses),
+        )
+    return report
+
+
+def missed_thresholds(
+    report: GateReport, limits: GateLimits, remedies: Mapping[str, str] | None = None
+) -> list[_Threshold]:
+    """Thresholds that a cold start's figures miss; see :func:`check`."""
     margin = report.zoom_reward - report.guess_reward
 
     def by(*what: str) -> str:
         return " or ".join((remedies or {}).get(each, each) for each in what)
 
-    more_steps, less_off_aim = "more cold_start.steps", "less cold_start.off_aim"
+    more_steps, less_aim_error = "more cold_start.steps", "less cold_start.aim_error_rate"
     thresholds = (
         _Threshold("grammar", report.grammar, limits.grammar, by(more_steps, "less cold_start.direct")),
         _Threshold(
@@ -425,7 +394,7 @@ def check(
             )
             for place, share in report.signs.items()
         ),
-        _Threshold("looks that show the event", report.saw_event, limits.saw_event, by(less_off_aim)),
+        _Threshold("looks that show the event", report.saw_event, limits.saw_event, by(less_aim_error)),
         _Threshold(
             "refused calls an episode",
             report.refused,
@@ -433,19 +402,13 @@ def check(
             by(more_steps, "more cold_start.kept", "less cold_start.habit"),
             at_most=True,
         ),
-        _Threshold("reward of zooming minus reward of guessing", margin, limits.margin, by(less_off_aim, more_steps)),
+        _Threshold("reward of zooming minus reward of guessing", margin, limits.margin, by(less_aim_error, more_steps)),
         _Threshold(
             "accuracy",
             report.accuracy,
             limits.max_accuracy,
-            f"nothing is left to learn: {by('more cold_start.off_aim')}",
+            f"nothing is left to learn: {by('more cold_start.aim_error_rate')}",
             at_most=True,
         ),
     )
-    misses = [threshold for threshold in thresholds if not threshold.met]
-    if misses:
-        raise GateError(
-            f"the cold start isn't fit for training: {'; '.join(map(str, misses))}. {report}",
-            too_good=any(threshold.name == "accuracy" for threshold in misses),
-        )
-    return report
+    return [threshold for threshold in thresholds if not threshold.met]

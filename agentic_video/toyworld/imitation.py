@@ -1,4 +1,4 @@
-"""What the tiny model learns from: token ids with frames and a mask, and the loop that trains on them."""
+"""Demonstrations (token ids with frames and a loss mask) and the training loop on them."""
 
 import time
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from agentic_video.types.message import Visual
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One episode to imitate.
+    """An episode to imitate.
 
     Attributes:
         ids: Token ids of the whole episode.
-        trained: Which of them carry loss, bool, as long as ``ids``.
+        trained: Loss mask, bool, as long as ``ids``.
         images: All images and clips in order (:data:`agentic_video.toyworld.forward.Images`).
         places: M-RoPE positions, shape (3, len(ids)).
     """
@@ -35,39 +35,31 @@ class Demonstration:
     def make(
         cls, model: Any, ids: Sequence[int], trained: npt.NDArray[np.bool_], shown: Sequence[Visual]
     ) -> "Demonstration":
-        """With the positions that the model gives the sequence."""
+        """Make one with the model's positions."""
         images = pixels_of(shown)
         return cls(tuple(ids), trained, tuple(images), positions(model, ids, images, seconds_of(shown)))
 
 
 @dataclass(frozen=True)
 class DemonstrationSet:
-    """Demonstrations of one kind, and how many of them a step takes.
-
-    Attributes:
-        pool: The demonstrations.
-        batch: Number drawn for each step.
-    """
+    """Demonstrations of one kind, of which each step draws ``batch``."""
 
     pool: Sequence[Demonstration]
     batch: int
 
 
 def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int, total: int | None = None) -> torch.Tensor:
-    """Cross-entropy of the trained ids of some demonstrations, padded on the right with ``pad_id``.
-
-    Args:
-        total: What its sum is divided by; None: the number of these ids, so that it is their mean.
-    """
-    length = max(len(one.ids) for one in batch)
+    """Cross-entropy of the trained ids, right-padded: their sum divided by ``total``, or their mean."""
+    length = max(len(demonstration.ids) for demonstration in batch)
     ids = torch.full((len(batch), length), pad_id)
     trained = torch.zeros((len(batch), length), dtype=torch.bool)
     places = torch.zeros((3, len(batch), length), dtype=torch.long)
-    for row, one in enumerate(batch):
-        ids[row, : len(one.ids)] = torch.tensor(one.ids)
-        trained[row, : len(one.ids)] = torch.from_numpy(one.trained)
-        places[:, row, : len(one.ids)] = one.places
-    images = [image for one in batch for image in one.images]
+    for row, demonstration in enumerate(batch):
+        end = len(demonstration.ids)
+        ids[row, :end] = torch.tensor(demonstration.ids)
+        trained[row, :end] = torch.from_numpy(demonstration.trained)
+        places[:, row, :end] = demonstration.places
+    images = [image for demonstration in batch for image in demonstration.images]
     logits = logits_at(model, ids, images, places, trained.roll(-1, 1))
     return F.cross_entropy(logits, ids[trained], reduction="sum") / (total or int(trained.sum()))
 
@@ -86,28 +78,24 @@ def train(
     """Train in place with AdamW: 50 steps of warm-up, then a cosine.
 
     Args:
-        model: What is trained.
-        sets: Each gives its share to every step.
-        pad_id: What sequences are padded with.
-        phase: How the progress lines name it.
-        steps: Number of updates.
-        learning_rate: The peak.
-        seed: Of drawing the batches.
-        final_rate: Learning rate at the end, as a share of the peak.
+        sets: Sources of each step's demonstrations.
+        phase: Name in progress lines.
+        learning_rate: Peak.
+        final_rate: Final rate as a share of the peak.
     """
     rng = np.random.default_rng(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
     model.train()
     started = time.monotonic()
-    taking_part = [one for one in sets if one.batch]
+    taking_part = [pooled for pooled in sets if pooled.batch]
     losses: list[npt.NDArray[np.float64]] = []
 
     def learn_from(drawn: Sequence[Sequence[int]], share: int) -> npt.NDArray[np.float64]:
         """Add the gradient of a share of the demonstrations that were drawn from each set."""
         found = []
-        for one, places in zip(taking_part, drawn, strict=True):
-            total = sum(int(one.pool[place].trained.sum()) for place in places)
-            mine = [one.pool[place] for place in places[share::SHARES]]
+        for pooled, places in zip(taking_part, drawn, strict=True):
+            total = sum(int(pooled.pool[place].trained.sum()) for place in places)
+            mine = [pooled.pool[place] for place in places[share::SHARES]]
             if any(demonstration.trained.any() for demonstration in mine):
                 loss = batch_loss(model, mine, pad_id, total)
                 loss.backward()
@@ -119,7 +107,8 @@ def train(
     with shared_out(model, learn_from) as gradients:
         for step in range(1, steps + 1):
             drawn = [
-                rng.choice(len(one.pool), min(one.batch, len(one.pool)), replace=False).tolist() for one in taking_part
+                rng.choice(len(part.pool), min(part.batch, len(part.pool)), replace=False).tolist()
+                for part in taking_part
             ]
             cosine = (1 + np.cos(np.pi * step / steps)) / 2
             rate = min(1.0, step / 50) * (final_rate + (1 - final_rate) * float(cosine))

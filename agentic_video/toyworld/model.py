@@ -1,8 +1,6 @@
 """A tiny Qwen2.5-VL or Qwen3-VL and its tokenizer: the real classes, small enough to learn on two cores.
 
-The checkpoint loads as it is in transformers, vLLM and verl. A frame of :attr:`Family.frame_side` is one visual token,
-larger ones are several.
-"""
+The checkpoint loads in transformers, vLLM and verl. A frame of :attr:`Family.frame_side` is one visual token."""
 
 import json
 import re
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pydantic import NonNegativeInt, PositiveInt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -30,7 +29,6 @@ from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoP
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.checks import check_counts
 
 FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
 
@@ -50,22 +48,22 @@ TAGS = tuple(
     for name in ("think", "thinking", "answer", "action", "video_zoom", "tool_response", "tool_call", "turn_sum")
     for slash in ("", "/")
 )
-"""What the systems' grammars mark parts of a turn with; a system whose oracle names more has a tokenizer of its own."""
+"""Tags of the systems' grammars; a system whose oracle names more has its own tokenizer."""
 
 MERGE, TEMPORAL_PATCH = 2, 2
-"""Patches along a side of a visual token, and moments that a patch stands for."""
+"""Patches along a side of a visual token, and moments per patch."""
 MAX_CLIP_FRAMES = 768
 
 
 @dataclass(frozen=True)
 class Family:
-    """What tells the two families of models apart for a picture.
+    """Picture traits of a model family.
 
     Attributes:
         patch_side: Side of a patch in pixels.
-        mean: Of a channel, for normalising pixels from 0 to 1.
-        std: Likewise.
-        timestamps: Whether it reads the times of a clip as text, and bounds the size of all its frames together.
+        mean: Channel means for normalising pixels from 0 to 1.
+        std: Channel deviations.
+        timestamps: Clips carry their times as text, and the size of all frames together is bounded.
     """
 
     patch_side: int
@@ -80,7 +78,7 @@ class Family:
 
     @property
     def processor(self) -> dict[str, Any]:
-        """Arguments of the image processor: frames of one to four tokens stay as large as they are."""
+        """Arguments of the image processor; frames of one to four tokens keep their size."""
         return {
             "min_pixels": self.frame_side**2,
             "max_pixels": (2 * self.frame_side) ** 2,
@@ -93,7 +91,7 @@ class Family:
 
     @property
     def video_processor(self) -> dict[str, Any]:
-        """Arguments of the video processor: the frames of a clip stay as large as they are."""
+        """Arguments of the video processor; frames keep their size."""
         shared = {name: value for name, value in self.processor.items() if not name.endswith("_pixels")}
         least, most = self.frame_side**2, (2 * self.frame_side) ** 2
         if self.timestamps:
@@ -143,26 +141,23 @@ class ModelRecipe:
     """Sizes of the tiny model.
 
     Attributes:
-        family: Which of the two families it belongs to.
         hidden: Width of the language model.
         layers: Its depth.
-        heads: Its attention heads; hidden / heads must be a head size that vLLM's CPU kernels have (32, 64 ...).
-        vision_hidden: Width of the vision tower (depth 1; for Qwen3-VL 2, the first of which feeds DeepStack).
+        heads: Its attention heads; hidden / heads must be a head size of vLLM's CPU kernels (32, 64 ...).
+        vision_hidden: Width of the vision tower (depth 1; Qwen3-VL: 2, the first feeds DeepStack).
         vision_heads: Its attention heads.
         seed: Seed of the initial weights.
     """
 
     family: FamilyName = "qwen2_5_vl"
-    hidden: int = 64
-    layers: int = 2
-    heads: int = 2
-    vision_hidden: int = 32
-    vision_heads: int = 2
-    seed: int = 0
+    hidden: PositiveInt = 64
+    layers: PositiveInt = 2
+    heads: PositiveInt = 2
+    vision_hidden: PositiveInt = 32
+    vision_heads: PositiveInt = 2
+    seed: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_counts(self, "hidden", "layers", "heads", "vision_hidden", "vision_heads")
-        check_counts(self, "seed", least=0)
         for width, heads in (("hidden", "heads"), ("vision_hidden", "vision_heads")):
             if getattr(self, width) % getattr(self, heads):
                 raise ValueError(
@@ -171,11 +166,10 @@ class ModelRecipe:
 
 
 def build_tokenizer(corpus: Iterable[str], own_tags: Sequence[str] = ()) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with Qwen2.5's pre-tokenisation, merges learnt from a corpus; tags are tokens of their own.
+    """A byte-level BPE with Qwen2.5's pre-tokenisation, with a token per tag.
 
     Args:
-        corpus: Texts.
-        own_tags: More tags than :data:`TAGS`; they come last, so the others' numbers are the same without them.
+        own_tags: More tags; they come last, so that other ids are the same without them.
     """
     tags = tuple(dict.fromkeys((*TAGS, *own_tags)))
     tokenizer = Tokenizer(models.BPE())
@@ -206,7 +200,7 @@ def build_tokenizer(corpus: Iterable[str], own_tags: Sequence[str] = ()) -> PreT
 
 
 def build_model(tokenizer: Any, recipe: ModelRecipe) -> Any:
-    """A model with random weights, float32, its vocabulary exactly the tokenizer's."""
+    """A float32 model with random weights and the tokenizer's vocabulary."""
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     text, vision = _text_config(recipe, len(tokenizer), ids), _vision_config(recipe)
     classes: tuple[Any, Any] = (
@@ -291,47 +285,42 @@ def _vision_config(recipe: ModelRecipe) -> dict[str, Any]:
 
 
 def family_of(model: Any) -> FamilyName:
-    """The family that a model belongs to."""
+    """Family of a model."""
     name: FamilyName = model.config.model_type
     return name
 
 
 def image_processor(family: FamilyName = "qwen2_5_vl") -> Qwen2VLImageProcessor:
-    """The processor of a family's tiny model."""
+    """Image processor of a family's tiny model."""
     return Qwen2VLImageProcessor(**FAMILIES[family].processor)
 
 
 def video_processor(family: FamilyName = "qwen2_5_vl") -> Any:
-    """The video processor of a family's tiny model."""
+    """Video processor of a family's tiny model."""
     kind = Qwen2VLVideoProcessor if family == "qwen2_5_vl" else Qwen3VLVideoProcessor
     return kind(**FAMILIES[family].video_processor)
 
 
 def chat_format(tokenizer: Any, family: FamilyName, template_kwargs: Mapping[str, Any] | None = None) -> ChatFormat:
-    """How the prompts of a family's tiny model are written."""
+    """Chat format of a family's tiny model."""
     return ChatFormat(
         tokenizer, image_processor(family), video_processor=video_processor(family), template_kwargs=template_kwargs
     )
 
 
 def chat_format_of(model: Any, tokenizer: Any) -> ChatFormat:
-    """How a tiny model's prompts are written."""
+    """Chat format of a tiny model."""
     return chat_format(tokenizer, family_of(model))
 
 
 def load_chat_format(folder: Path) -> ChatFormat:
-    """How the prompts of a checkpoint of a tiny model are written, without loading its weights."""
+    """Chat format of a checkpoint, without loading its weights."""
     family = AutoConfig.from_pretrained(folder).model_type
     return chat_format(AutoTokenizer.from_pretrained(folder), family)
 
 
 def write_qwen_files(folder: Path) -> None:
-    """Add to a saved tokenizer what Qwen2Tokenizer wants, which everybody expects beside Qwen's models: the two classic
-    files, and its name.
-
-    Args:
-        folder: With ``tokenizer.json`` and ``tokenizer_config.json``.
-    """
+    """Add what Qwen2Tokenizer expects next to a saved tokenizer: the two classic files, and its name."""
     bpe = json.loads((folder / "tokenizer.json").read_text())["model"]
     (folder / "vocab.json").write_text(json.dumps(bpe["vocab"], ensure_ascii=False))
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
@@ -342,11 +331,7 @@ def write_qwen_files(folder: Path) -> None:
 
 
 def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a Hugging Face checkpoint: weights, tokenizer, chat template and processors.
-
-    Raises:
-        RuntimeError: The saved tokenizer doesn't read texts as the given one does.
-    """
+    """Write a Hugging Face checkpoint: weights, tokenizer, chat template and processors."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -355,7 +340,7 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     reloaded = AutoTokenizer.from_pretrained(folder)
     sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"
     if len(reloaded) != len(tokenizer) or reloaded(sample)["input_ids"] != tokenizer(sample)["input_ids"]:
-        raise RuntimeError("the saved tokenizer differs from the one that was trained with")
+        raise RuntimeError("the saved tokenizer differs from that of the training")
     processor = Qwen2_5_VLProcessor if family_of(model) == "qwen2_5_vl" else Qwen3VLProcessor
     processor(
         image_processor=image_processor(family_of(model)),
@@ -366,6 +351,6 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def load_checkpoint(folder: Path) -> tuple[Any, Any]:
-    """The model (float32) and the tokenizer of a folder."""
+    """Load the model (float32) and the tokenizer of a folder."""
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(folder)

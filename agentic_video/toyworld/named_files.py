@@ -1,4 +1,4 @@
-"""The files that a system's constants name: its instructions may be the user's own."""
+"""Files named by a system's constants: a user's prompts may be files."""
 
 import hashlib
 import os
@@ -10,10 +10,7 @@ from agentic_video.systems.prompts import packaged_prompts
 
 
 def named_files(constants: Any) -> dict[str, str]:
-    """The files that plain data names, wherever in it: a digest of each one's content by its path.
-
-    A name of a packaged template is no path (:func:`~agentic_video.systems.prompts.load_prompt`).
-    """
+    """Digests by path of the files that plain data names; names of packaged templates are no paths."""
     return {
         text: hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16]
         for text in _texts(constants)

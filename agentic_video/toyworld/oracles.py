@@ -1,9 +1,8 @@
-"""Scripted agents that know the answer, one for each system's grammar: they read the row's ``extra_info``.
+"""Oracles: scripted agents that know the answer, one per system.
 
-A system's oracle is the module ``oracle`` beside its class. It has a function ``turns(view, aim, word, letter)`` (see
-:class:`Turns`), and, where the system asks its model something beside an episode, ``asides(qa, request)`` (see
-:class:`Asides`). One that also has ``TAGS`` gets a tokenizer of its own (see :class:`OwnWords`).
-"""
+A system's oracle is the module ``oracle`` next to its class, with a function ``turns`` (:class:`Turns`), with
+``asides`` (:class:`Asides`) for systems with side queries, and with ``TAGS`` for a custom tokenizer
+(:class:`CustomVocabulary`)."""
 
 import math
 import sys
@@ -29,40 +28,30 @@ class Turns(Protocol):
         """The texts of a whole episode.
 
         Args:
-            view: The episode before its first turn; each text goes on from the system's ``reply_prefix``.
-            aim: Second to look around; None looks only where the system has to.
+            view: The episode before its first turn; texts continue the system's ``reply_prefix``.
+            aim: Second to look around; None looks only where the system must.
             word: Text of the option to answer.
             letter: Its letter.
-            seen: What was seen before, in words that every thought begins with; the second to look at follows them
-                without a space. Only questions of the kinds ``search`` and ``span`` are asked with it: their oracle
-                takes one look after the other.
+            seen: Start of every thought; the second to look at follows without a space. Given for the kinds ``search``
+                and ``span``, whose oracle takes one look after the other.
         """
 
 
 class Asides(Protocol):
-    """What an oracle's sub-agents say."""
+    """Replies to an oracle's side queries."""
 
     def __call__(self, qa: VideoQA, request: AsideRequest) -> str:
-        """The reply, without its prefix.
-
-        Args:
-            qa: The episode's question.
-            request: What is asked beside the episode.
-        """
+        """The reply to a side query, without its prefix."""
 
 
 def turns_of(system: System, module: str = "") -> Turns:
-    """The oracle of a system.
+    """The oracle of a system, which raises PluginTypeError if it doesn't return texts.
 
     Args:
-        system: The system whose grammar it must write.
-        module: Dotted path of the oracle's module; by default ``oracle`` beside the system's own.
-
-    Returns:
-        What raises :class:`~agentic_video.utils.errors.PluginTypeError` where the oracle doesn't return texts.
+        module: Dotted path of the oracle's module; by default ``oracle`` next to the system's own.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The system has no oracle.
     """
     try:
         return _checked_turns(_module_of(system, module).turns)
@@ -74,7 +63,7 @@ def turns_of(system: System, module: str = "") -> Turns:
 
 
 def _checked_turns(turns: Turns) -> Turns:
-    """An oracle; a text by itself would be taken for turns of a letter each."""
+    """Check what an oracle returns; a plain text would be taken for turns of a letter each."""
 
     @wraps(turns)
     def checked(*arguments: Any, **named: Any) -> tuple[str, ...]:
@@ -90,10 +79,7 @@ def _checked_turns(turns: Turns) -> Turns:
 
 
 def asides_of(turns: Turns) -> Asides | None:
-    """What stands beside an oracle's turns for the asides of its episodes; None where it has nothing.
-
-    It raises :class:`~agentic_video.utils.errors.PluginTypeError` where that says no text.
-    """
+    """Replies to the side queries of an oracle's episodes; None without any."""
     found: Asides | None = getattr(sys.modules.get(turns.__module__), "asides", None)
     if found is None:
         return None
@@ -109,12 +95,7 @@ def asides_of(turns: Turns) -> Asides | None:
 
 
 def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None) -> ScriptedPolicy:
-    """The policy of one episode that says what an oracle writes, in its turns and beside them.
-
-    Args:
-        turns: The oracle.
-        say: What it says in a turn; by default :func:`oracle`.
-    """
+    """Policy of one episode that plays an oracle, side queries included; ``say`` replaces its turns."""
     asides, script = asides_of(turns), say or oracle(turns)
     asked: list[VideoQA] = []
 
@@ -126,15 +107,13 @@ def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None)
 
 
 @dataclass(frozen=True)
-class OwnWords:
-    """What the tiny model of one system is given words for, beside what all systems share.
-
-    The shared tokenizer has a fixed list of systems, so that one more system changes nothing for them.
+class CustomVocabulary:
+    """Words of one system's tiny model beyond the shared tokenizer, whose list of systems is fixed.
 
     Attributes:
-        tags: ``TAGS`` of the oracle: each becomes a token.
+        tags: ``TAGS`` of the oracle; each becomes a token.
         prompt: The system's instructions.
-        turns: The oracle, whose texts are learnt from.
+        turns: The oracle, whose texts the tokenizer learns from.
     """
 
     tags: tuple[str, ...]
@@ -142,20 +121,17 @@ class OwnWords:
     turns: Turns
 
 
-def own_words(system: System, module: str = "") -> OwnWords | None:
-    """The words of a system whose oracle has ``TAGS``; None where it has none, or there is no oracle.
-
-    Args:
-        system: See :func:`turns_of`.
-        module: Likewise.
-    """
+def own_words(system: System, module: str = "") -> CustomVocabulary | None:
+    """Words of a system whose oracle has ``TAGS``; None otherwise."""
     try:
         found = _module_of(system, module)
     except ModuleNotFoundError:
         return None
     if not hasattr(found, "TAGS"):
         return None
-    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns))
+    return CustomVocabulary(
+        tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns)
+    )
 
 
 def _module_of(system: System, module: str) -> ModuleType:

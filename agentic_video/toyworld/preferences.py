@@ -1,10 +1,9 @@
-"""Writes labelled episodes of scripted agents on the synthetic world: what the laptop's KTO learns from.
+"""Writes labelled episodes of scripted agents on the synthetic world, for the laptop's KTO.
 
 Desirable ones look where the question says and answer right. Undesirable ones are EVA's failure cases (section 3.2): an
-answer without evidence, given at once or after looking elsewhere.
+answer without evidence, at once or after looking elsewhere.
 
-``python -m agentic_video.toyworld.preferences recipes/eva`` builds what is missing and prints where it is.
-"""
+``python -m agentic_video.toyworld.preferences recipes/eva`` builds what is missing and prints its paths."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ DESIRABLE = 0.63
 """Share of chosen trajectories (section 4.1)."""
 
 MISSED_SECONDS = (3, 10)
-"""How far off the undesirable looks are: from, and below."""
+"""Distance of undesirable looks in seconds: from, and below."""
 
 
 async def labelled(
@@ -49,20 +48,7 @@ async def labelled(
     recipe: WorldRecipe,
     seed: int,
 ) -> list[Record]:
-    """One labelled episode for each question of a world.
-
-    Args:
-        rows: The questions.
-        chat_format: Of the model whose tokens the records hold.
-        system: Whose episodes they are.
-        limits: Token budgets of the episodes.
-        turns: The oracle.
-        recipe: Of the world that the questions are about.
-        seed: Of the labels, and of what undesirable episodes do.
-
-    Raises:
-        RuntimeError: An episode didn't end with an answer.
-    """
+    """One labelled episode for each question of a world."""
     store, rng = FrameStore(), np.random.default_rng([seed, 3])
     records = []
     for number, qa in enumerate(rows):
@@ -80,7 +66,7 @@ async def labelled(
 
 
 def _fail(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
-    """A wrong answer, given at once or after looking elsewhere."""
+    """A wrong answer, at once or after looking elsewhere."""
     wrong = [option for option in range(len(scene.options)) if scene.options[option] != scene.answer]
     # no event is so early
     word, letter = "0 - 1", ""
@@ -98,17 +84,7 @@ def _fail(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generato
 def write_preferences(
     folder: Path, world: World, model: Path, system: System, limits: TokenLimits, turns: Turns, recipe: WorldRecipe
 ) -> None:
-    """Write labelled episodes on every question of a world to ``train.jsonl`` and ``heldout.jsonl``.
-
-    Args:
-        folder: Gets the files.
-        world: The questions.
-        model: Checkpoint whose tokens the records hold.
-        system: Whose episodes they are.
-        limits: Token budgets of the episodes.
-        turns: The oracle.
-        recipe: Of the world that the questions are about.
-    """
+    """Write labelled episodes on every question of a world to ``train.jsonl`` and ``heldout.jsonl``."""
     chat_format = load_chat_format(model)
     for seed, (split, file) in enumerate((("train", world.train), ("heldout", world.heldout))):
         rows, _ = load_rows([file])
@@ -120,14 +96,14 @@ def write_preferences(
 
 
 def main() -> None:
-    """Command line."""
+    """Run the builder from the command line."""
     arguments = stage_parser("agentic_video.toyworld.preferences", __doc__, "kto_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     settings = settings_of(config)
     system, limits, recipe = taught(settings.system), episode_limits(config.data, settings), toy_recipe(config)
     turns = turns_of(system, recipe.oracle)
-    with Cache(arguments.cache, arguments.dry_run) as cache:
-        # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
+    with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
+        # KTO starts from the cold start, as GRPO's laptop profile does
         paths = ensure(system, limits, recipe, cache)
         if arguments.no_data:
             print_paths({"model": paths.model})

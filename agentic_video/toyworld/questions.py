@@ -1,4 +1,4 @@
-"""Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
+"""Rows about the synthetic videos: splits as parquet files, videos next to them."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from agentic_video.utils.process import end_with_parent
 
 DATA_SOURCE = "toyworld"
 ROWS = 2
-"""Raise it when rows hold something else: worlds that were built before are built again."""
+"""Raise it when the content of rows changes: earlier worlds are built again."""
 SEEDS_PER_WORLD = 1_000_000
 WORTH_PROCESSES = 64
 """Fewer videos than this are written by one process."""
@@ -35,12 +35,7 @@ SPLIT_OFFSETS = {
 
 @dataclass(frozen=True)
 class World:
-    """The files of a world.
-
-    Attributes:
-        train: Training rows.
-        heldout: Held-out rows.
-    """
+    """Files of a world: training and held-out rows."""
 
     train: Path
     heldout: Path
@@ -52,16 +47,10 @@ class World:
 
 
 def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[Scene]:
-    """The scenes of a split, in order.
-
-    Args:
-        split: A key of :data:`SPLIT_OFFSETS`.
-        count: Their number.
-        seed: Number of the world.
-        recipe: What they depend on beside their seeds.
+    """The scenes of a split (a key of :data:`SPLIT_OFFSETS`), in order.
 
     Raises:
-        ValueError: The split is longer than the seeds that are set aside for it.
+        ValueError: The split has too few seeds.
     """
     first = SPLIT_OFFSETS[split]
     room = min([offset for offset in SPLIT_OFFSETS.values() if offset > first], default=SEEDS_PER_WORLD) - first
@@ -72,12 +61,7 @@ def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[S
 
 
 def row_of(scene: Scene, video: str, split: str) -> VideoQA:
-    """The row that asks a scene's question.
-
-    Args:
-        video: Path of the scene's video.
-        split: Name of the split, kept in ``extra_info``.
-    """
+    """The row that asks a scene's question; ``extra_info`` keeps the split."""
     answer_type: AnswerType = "open_ended" if scene.open_ended else "multiple_choice"
     answer = f"it is {scene.answer}" if scene.open_ended else scene.letter
     if scene.kind in INTERVAL_KINDS:
@@ -107,8 +91,7 @@ def row_of(scene: Scene, video: str, split: str) -> VideoQA:
 
 
 def _class(scene: Scene) -> str:
-    """VideoBrain's class of a row: what shows for a moment needs tools; the background tells itself, to a base model
-    that is right or wrong about it."""
+    """VideoBrain's class of a row: events need tools; the background is plain to a base model, right or wrong."""
     if scene.event_time is not None:
         return "active"
     return "direct" if scene.seed % 2 else "adaptive"
@@ -140,7 +123,7 @@ _SCHEMA = pa.schema(
 
 
 def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterator[None]:
-    """Write videos on all cores, as far as starting processes is worth it."""
+    """Write videos on all cores, if starting processes is worth it."""
     if len(missing) < WORTH_PROCESSES:
         for path, scene in missing.items():
             write_video(scene, path, recipe)
@@ -154,15 +137,7 @@ def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterato
 def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
     """Write the videos and the rows of a training and of a held-out split.
 
-    Videos that exist are kept: a build that was interrupted goes on where it stopped. The folder must belong to this
-    recipe and seed.
-
-    Args:
-        folder: Gets ``train.parquet``, ``heldout.parquet`` and ``videos/``.
-        train: Number of training questions, each with a video of its own.
-        heldout: Number of held-out questions, on videos that training never sees.
-        seed: Number of the world; other seeds share no video.
-    """
+    Existing videos are kept: an interrupted build resumes. The folder must belong to this recipe and seed."""
     started = time.monotonic()
     made: dict[Path, Scene] = {}
     rows: dict[str, list[dict[str, Any]]] = {}

@@ -1,58 +1,63 @@
-"""What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``."""
+"""Configuration of the toy world: the config's block ``agentic_video.toyworld``."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import NonNegativeInt, PositiveInt
 
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.systems.base import System
 from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.checks import check_counts, check_world
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateLimits
 from agentic_video.toyworld.model import ModelRecipe
 from agentic_video.toyworld.world import WorldRecipe
 
+FORMER_NAMES = {
+    "off_aim": "aim_error_rate",
+    "thoughtless": "drop_thought_rate",
+    "astray": "random_aim_rate",
+}
+"""Present keys of ``cold_start`` by earlier ones, which are still read."""
+
 
 @dataclass(frozen=True)
 class ToyRecipe:
-    """What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``.
+    """Configuration of a recipe's toy world: the config's block ``agentic_video.toyworld``.
 
     Attributes:
         train: Number of training questions.
         heldout: Number of held-out questions.
         seed: Number of the world.
-        oracle: Module of the oracle; by default the packaged one with the system's name.
-        clip: Whether the system finds frames by text: a tiny CLIP is trained too.
-        verifier: Whether its reward asks a verifier: the tiny base model is served.
-        attempts: How often the cold start is taught, each time with other demonstrations and on top of the last
-            (unless that knew too much already), before its gate refuses it.
+        oracle: Module of the oracle; by default the one next to the system.
+        clip: Train a tiny CLIP too, for systems that find frames by text.
+        verifier: Serve the tiny base model as the verifier of the reward.
+        attempts: Attempts at a cold start before its gate refuses it; each has other demonstrations and continues from
+            the last, unless that knew too much already.
+        shipped: Use models that come with the package if they equal what would be built; False builds them.
     """
 
-    train: int = 320
-    heldout: int = 192
-    seed: int = 0
+    train: PositiveInt = 320
+    heldout: PositiveInt = 192
+    seed: NonNegativeInt = 0
     oracle: str = ""
     clip: bool = False
     verifier: bool = False
-    attempts: int = 3
+    attempts: PositiveInt = 3
+    shipped: bool = True
     world: WorldRecipe = field(default_factory=WorldRecipe)
     model: ModelRecipe = field(default_factory=ModelRecipe)
     base: BaseRecipe = field(default_factory=BaseRecipe)
     cold_start: ColdStartRecipe = field(default_factory=ColdStartRecipe)
     gate: GateLimits = field(default_factory=GateLimits)
 
-    def __post_init__(self) -> None:
-        check_counts(self, "train", "heldout", "attempts")
-        check_counts(self, "seed", least=0)
-        check_world(self.world)
-
 
 def first_view_counts(system: System) -> tuple[int, ...]:
-    """Numbers of evenly spaced frames with which rollouts begin, ascending: the system's ``first_view_counts()``, else
-    its ``first_view_fields``; empty where no number is fixed."""
+    """Numbers of evenly spaced frames with which rollouts begin, ascending.
+
+    From the system's ``first_view_counts()``, else its ``first_view_fields``; empty if no number is fixed."""
     if hasattr(system, "first_view_counts"):
         counts: tuple[int, ...] = system.first_view_counts()
         return counts
@@ -63,13 +68,17 @@ def first_view_counts(system: System) -> tuple[int, ...]:
 
 
 def toy_recipe(config: DictConfig) -> ToyRecipe:
-    """The recipe in a run's config; its events keep clear of the frames that the system's rollouts begin with.
+    """The toy world of a run's config; events avoid the frames that the system's rollouts begin with.
 
     Raises:
-        ValueError: A key doesn't exist, or its value makes no sense; the message names it.
+        ValueError: A key doesn't exist, or its value makes no sense.
     """
     block = config.agentic_video.get("toyworld")
     values: Any = OmegaConf.to_container(block, resolve=True) if block is not None else {}
+    taught = values.get("cold_start") or {}
+    for former, name in FORMER_NAMES.items():
+        if former in taught:
+            taught[name] = taught.pop(former)
     recipe: ToyRecipe = dataclass_from(ToyRecipe, values, "agentic_video.toyworld")
     if not {"overview_frames", "other_overviews"}.isdisjoint(values.get("world") or {}):
         return recipe

@@ -1,4 +1,4 @@
-"""Scenes as videos that are drawn when asked for: thousands of demonstrations need no encoded files."""
+"""Scenes as videos that are drawn on demand: thousands of demonstrations need no encoded files."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,11 +18,7 @@ def path_of(scene: Scene) -> str:
 
 
 class SceneSource(DrawnSource):
-    """Frames of scenes, and their similarity to the name of a colour.
-
-    Args:
-        scenes: By the path that stands for them.
-    """
+    """Frames of scenes (by their path), and their similarity to the name of a colour."""
 
     def __init__(self, scenes: Mapping[str, Scene], recipe: WorldRecipe):
         self._scenes = scenes
@@ -64,9 +60,9 @@ class SceneSource(DrawnSource):
     async def acompare(
         self, path: str, indices: Sequence[int], prompt: str
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """:meth:`asimilarities`, and for each two frames 1 where they show the same colours (or none), else 0."""
+        """:meth:`asimilarities`, and for each two frames 1 if they show the same colours (or none), else 0."""
         shown = [self._colours(path, index) for index in indices]
-        alike = [[float(one == other) for other in shown] for one in shown]
+        alike = [[float(colours == others) for others in shown] for colours in shown]
         relevance = await self.asimilarities(path, indices, prompt)
         return np.array(relevance, np.float32), np.array(alike, np.float32).reshape(len(shown), len(shown))
 

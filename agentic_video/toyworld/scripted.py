@@ -1,4 +1,4 @@
-"""Episodes of which every turn is written beforehand, played as an engine would play them."""
+"""Scripted episodes: every turn is written beforehand and played as an engine would play it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,7 @@ from agentic_video.video.source import FrameSource
 
 @dataclass(frozen=True)
 class ScriptedEpisode:
-    """A played script.
-
-    Attributes:
-        trajectory: The episode; it ends with an answer.
-        sequences: Its token ids, one sequence for each that an engine would see.
-        aside_sequences: Those of what was said beside it.
-    """
+    """A played script: its trajectory, and the token ids of each sequence that an engine would see."""
 
     trajectory: Trajectory
     sequences: tuple[TokenSequence, ...]
@@ -32,16 +26,7 @@ class ScriptedEpisode:
 
 
 class ScriptedTokens(TokenPolicy):
-    """A token policy whose turns, and whose asides, are written beforehand.
-
-    Args:
-        turns: The ids of each turn.
-        chat_format: Of the model whose tokens they are.
-        limits: Token budgets.
-        system: Whose turns they are.
-        qa: The question.
-        asides: What is said beside the episode; None for systems that ask nothing there.
-    """
+    """A token policy with written turns and side queries."""
 
     def __init__(
         self,
@@ -57,9 +42,9 @@ class ScriptedTokens(TokenPolicy):
         self._qa, self._asides = qa, asides
 
     async def ask(self, request: AsideRequest) -> Aside:
-        """A conversation of its own, which is kept whether it is trained on or not."""
+        """Answer a side query; its sequence is kept whether it is trained on or not."""
         if self._asides is None:
-            raise EngineError("the oracle says nothing beside an episode: it needs a function 'asides'")
+            raise EngineError("the oracle answers no side queries: add a function 'asides'")
         chat_format, limits, system = self._written
         said = written_ids(self._asides(self._qa, request), chat_format, request.stop)
         beside = TokenPolicy(ScriptEngine([said]), chat_format, limits, system)
@@ -84,18 +69,14 @@ async def play_script(
     rollout_index: int = 0,
     asides: Asides | None = None,
 ) -> ScriptedEpisode:
-    """Play written turns through the same episode code as rollouts.
+    """Play written turns, the last of which answers, through the rollouts' episode code.
 
     Args:
-        turns: The texts of all turns; the last one answers.
-        chat_format: Of the model whose tokens are wanted.
-        source: Frames of the video.
-        retriever: Finds frames by text.
         rollout_index: Number within a group, for systems that show each rollout something else.
-        asides: What is said beside the episode, for systems that ask something there.
+        asides: Replies to side queries.
 
     Raises:
-        RuntimeError: The episode didn't end with an answer.
+        RuntimeError: The episode ended without an answer.
     """
     written = [written_ids(text, chat_format, system.stop) for text in turns]
     policy = ScriptedTokens(written, chat_format, limits, system, qa, asides)

@@ -1,9 +1,8 @@
-"""Questions whose event must be searched: what an agent that can't search well does, and how well one searches.
+"""Questions whose event must be searched: an agent that can't search well, and how well one searches.
 
-Nothing in a question of the kinds ``search`` and ``span`` says when its event is. Frames elsewhere point towards it. A
-demonstration looks at random, says truly what it sees, and mostly gives up after one look: where to look, that an arrow
-means something, and that a second look pays, no demonstration shows.
-"""
+No question of the kinds ``search`` and ``span`` says when its event is; frames elsewhere point towards it. A
+demonstration looks at random, names what it sees, and mostly gives up after one look: where to look, what arrows mean
+and that a second look pays is left to GRPO."""
 
 import re
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from agentic_video.toyworld.world import (
     STRETCH,
     STRETCHES,
     Scene,
+    Share,
     span_of,
     way,
 )
@@ -30,60 +30,42 @@ from agentic_video.types.row import windows_text
 from agentic_video.types.trajectory import Trajectory, Turn, frames_by
 
 GUESS = "guess"
-"""Ends the thought of an answer that wasn't seen."""
+"""End of the thought before a guess."""
 
 
 @dataclass(frozen=True)
 class SearchRecipe:
-    """How demonstrations search.
+    """Demonstrations of searching.
 
     Attributes:
-        second_look: Share that look once more after a look that missed; the others give up and guess.
-        reads: Share that teach to read, after one look as after two: the first hits, the second does, or both miss,
-            each as often. Only their answer is trained on, so that they don't show where to look, or how often.
-        opening: Whether the first turn looks at the signpost, for systems that are shown nothing before it.
+        second_look: Share that looks again after a miss; the others guess.
+        reads: Share that teaches to read: the first look hits, the second does, or both miss, equally often. Only the
+            answer is trained on, so that they don't show where to look, or how often.
+        opening: The first turn looks at the signpost, for systems that show nothing before it.
     """
 
-    second_look: float = 0.4
-    reads: float = 0.4
+    second_look: Share = 0.4
+    reads: Share = 0.4
     opening: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("second_look", "reads"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"search.{name} must be a share from 0 to 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
 class Search:
-    """A demonstration.
-
-    Attributes:
-        turns: The texts of its turns.
-        only_answer: Whether only the last of them is trained on.
-    """
+    """Texts of a demonstration, and whether only the last is trained on."""
 
     turns: tuple[str, ...]
     only_answer: bool
 
 
 def middle(stretch: int) -> int:
-    """The second that demonstrations look at in a stretch: its tens say which stretch it is."""
+    """The second that demonstrations look at in a stretch: its tens name the stretch."""
     return stretch * STRETCH + STRETCH // 2
 
 
 def demonstrate_search(
     view: EpisodeView, scene: Scene, turns: Turns, recipe: SearchRecipe, rng: np.random.Generator
 ) -> Search:
-    """A demonstration that looks at random.
-
-    Args:
-        view: The episode before its first turn.
-        scene: What its video shows.
-        turns: The system's oracle.
-        recipe: See there.
-        rng: Draws where it looks, and when it gives up.
-    """
+    """A demonstration that looks at random."""
     reads = bool(rng.random() < recipe.reads)
     hit = int(rng.integers(3)) if reads else None  # which look hits; after the second none does
     looks = 2 if (hit != 0 if reads else rng.random() < recipe.second_look) else 1
@@ -110,7 +92,7 @@ def demonstrate_search(
 
 
 def guess_of(scene: Scene) -> tuple[str, str]:
-    """What the background hints at: the answer's text, and its letter where there are options."""
+    """The answer that the background hints at, and its letter if there are options."""
     if scene.kind in INTERVAL_KINDS:
         return windows_text([span_of(HOMES[scene.tint], scene.seconds)]), ""
     guess = PARTNERS[scene.tint]
@@ -118,8 +100,8 @@ def guess_of(scene: Scene) -> tuple[str, str]:
 
 
 def practise_looks(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
-    """Two looks at random, each after a sign at random: how the second that a thought names is written in a call, and
-    that nobody looks at one place twice (VideoBrain pays nothing for an episode that does)."""
+    """Two random looks, each after a random sign: how a thought's second is written in a call, and that no place
+    is looked at twice (VideoBrain pays nothing for that)."""
     said: list[str] = []
     for stretch in rng.choice(STRETCHES, size=2, replace=False):
         sign = str(rng.choice([LATER, EARLIER]))
@@ -128,30 +110,27 @@ def practise_looks(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random
 
 
 def fits(stretch: int, seen: int, sign: str) -> bool:
-    """Whether the event may be in a stretch, by the sign of a frame in another."""
+    """True if the event may be in a stretch, by the sign of a frame in another."""
     return stretch > seen if sign == LATER else stretch < seen
 
 
 def _sign(second: float, scene: Scene) -> str:
-    """What the frame at a second says: where the event is, or what it shows."""
+    """Sign of the frame at a second: the arrow, or the event."""
     assert scene.event_time is not None
     return way(second, scene.event_time) or scene.sign
 
 
 @dataclass(frozen=True)
 class SearchFigures:
-    """How an episode searched.
-
-    A look may be wide and show several stretches: it found the event where one of its frames shows it.
+    """Figures of the looks of one episode; a look may show several stretches.
 
     Attributes:
         looks: Looks that showed frames, without those at the signpost alone.
-        first_follows: Whether all that the first look showed lies where the signpost's arrow points; None without a
-            look.
-        second_follows: Whether the second look, after a first one that missed, showed something new, all of it where
-            the event may still be by the arrows seen; None without such a look.
-        missed_first: Whether there was a first look, and it missed.
-        found: Whether a look showed the event.
+        missed_first: There was a first look, and it missed.
+        first_follows: The first look showed only stretches where the signpost points; None without a look.
+        second_follows: The second look, after a miss, showed only new stretches where the event may still be by the
+            arrows seen; None without such a look.
+        found: A look showed the event.
     """
 
     looks: int
@@ -162,12 +141,7 @@ class SearchFigures:
 
 
 def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
-    """How an episode on a question of the kind ``search`` or ``span`` searched.
-
-    Args:
-        trajectory: The episode.
-        event_time: Middle of the event in seconds.
-    """
+    """Figures of an episode on a question of the kind ``search`` or ``span``."""
     event = int(event_time // STRETCH)
     looks = [places for turn in trajectory.turns if (places := _places(turn) - {SIGNPOST})]
     follows: list[bool] = []
@@ -189,12 +163,7 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
 
 
 def signs_named(trajectory: Trajectory, event_time: float) -> list[tuple[Literal["first frames", "looks"], bool]]:
-    """Where each arrow that a thought names was seen, and whether it points so.
-
-    Args:
-        trajectory: An episode on a question of the kind ``search`` or ``span``.
-        event_time: Middle of the event in seconds.
-    """
+    """Place of each arrow that a thought names, and whether it points so."""
     named: list[tuple[Literal["first frames", "looks"], bool]] = []
     seen = frozenset({SIGNPOST})
     for turn in trajectory.turns:
@@ -209,5 +178,5 @@ _SIGN = re.compile(f"{LATER}|{EARLIER}")
 
 
 def _places(turn: Turn) -> frozenset[int]:
-    """The stretches that the frames of a turn's look lie in; none where it showed nothing."""
+    """Stretches that the frames of a turn's look lie in."""
     return frozenset(int(frame.time // STRETCH) for frame in frames_by(turn))

@@ -1,7 +1,6 @@
-"""How a run searched, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
+"""Search figures of a run, by step: ``python -m agentic_video.toyworld.search_report outputs/eva-laptop/run-001``.
 
-For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``).
-"""
+For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``)."""
 
 import argparse
 import re
@@ -17,16 +16,15 @@ from agentic_video.utils.errors import SetupError
 
 
 @dataclass(frozen=True)
-class Searched:
-    """How some episodes searched; None where no episode tells.
+class SearchSummary:
+    """Search figures of some episodes; None if no episode tells.
 
     Attributes:
-        episodes: Their number, those on questions that must be searched.
         accuracy: Share of right answers; of intervals their mean IoU.
-        looks: Looks an episode.
+        looks: Looks per episode.
         first_follows: Share of first looks that went where the signpost points.
-        again: Share of episodes that looked again after a first look that missed.
-        second_follows: Share of those second looks that went where the event may still be.
+        again: Share of episodes that looked again after a miss.
+        second_follows: Share of these that went where the event may still be.
         found: Share of episodes that looked at the event.
     """
 
@@ -42,8 +40,8 @@ class Searched:
 HEADER = ("episodes", "accuracy", "looks", "first look follows", "looks again", "second look follows", "found")
 
 
-def summarize(records: Iterable[Record]) -> Searched | None:
-    """The figures of some episodes; None where none of them had to search."""
+def summarize(records: Iterable[Record]) -> SearchSummary | None:
+    """Figures of some episodes; None if none of them had to search."""
     figures: list[SearchFigures] = []
     right: list[float] = []
     for record in records:
@@ -52,15 +50,15 @@ def summarize(records: Iterable[Record]) -> Searched | None:
             right.append(float(record.rewards.get("acc", 0.0)))
     if not figures:
         return None
-    missed = [one for one in figures if one.missed_first]
-    return Searched(
+    missed = [episode for episode in figures if episode.missed_first]
+    return SearchSummary(
         episodes=len(figures),
         accuracy=statistics.fmean(right),
-        looks=statistics.fmean(one.looks for one in figures),
-        first_follows=_share([one.first_follows for one in figures]),
-        again=_share([one.second_follows is not None for one in missed]),
-        second_follows=_share([one.second_follows for one in figures]),
-        found=statistics.fmean(one.found for one in figures),
+        looks=statistics.fmean(episode.looks for episode in figures),
+        first_follows=_share([episode.first_follows for episode in figures]),
+        again=_share([episode.second_follows is not None for episode in missed]),
+        second_follows=_share([episode.second_follows for episode in figures]),
+        found=statistics.fmean(episode.found for episode in figures),
     )
 
 
@@ -69,8 +67,8 @@ def _share(values: Iterable[bool | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def cells(searched: Searched) -> list[str]:
-    """The figures as a table's cells, in the order of :data:`HEADER`."""
+def cells(searched: SearchSummary) -> list[str]:
+    """Cells of a table row, in the order of :data:`HEADER`."""
     shares = (searched.first_follows, searched.again, searched.second_follows, searched.found)
     return [
         str(searched.episodes),
@@ -80,12 +78,8 @@ def cells(searched: Searched) -> list[str]:
     ]
 
 
-def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
-    """How a run's training episodes searched, steps taken together.
-
-    Args:
-        folder: The run's.
-        width: So many steps are one line.
+def by_steps(folder: Path, width: int) -> list[tuple[str, SearchSummary]]:
+    """Figures of a run's training episodes, ``width`` steps together.
 
     Raises:
         SetupError: The folder has no such episodes, or a file of them can't be read.
@@ -107,14 +101,14 @@ def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
     return lines
 
 
-def table(lines: Sequence[tuple[str, Searched]]) -> str:
-    """A Markdown table, one line for some steps."""
-    rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(one)] for steps, one in lines)]
+def table(lines: Sequence[tuple[str, SearchSummary]]) -> str:
+    """A Markdown table, a row per group of steps."""
+    rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(summary)] for steps, summary in lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:
-    """Command line."""
+    """Print the report."""
     parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.search_report", description=__doc__)
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_argument("--width", type=int, default=5, metavar="N", help="steps in a line (default: %(default)s)")

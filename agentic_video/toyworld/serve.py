@@ -1,7 +1,6 @@
-"""The tiny model behind an OpenAI-compatible endpoint: the laptop profile's verifier, really served.
+"""The tiny model behind an OpenAI-compatible endpoint: the laptop profile's verifier.
 
-``python -m agentic_video.toyworld.serve MODEL_DIR`` prints its address and serves until it is stopped.
-"""
+``python -m agentic_video.toyworld.serve MODEL_DIR`` prints its address and serves until it is stopped."""
 
 import argparse
 import asyncio
@@ -33,11 +32,7 @@ MAX_PROMPT_TOKENS = 2_048
 
 
 class ChatServer:
-    """Answers ``/v1/chat/completions`` with images; frames are brought to one visual token.
-
-    Args:
-        model_dir: The checkpoint.
-    """
+    """Answers ``/v1/chat/completions`` with images; frames are resized to one visual token."""
 
     def __init__(self, model_dir: Path):
         self._model, tokenizer = load_checkpoint(model_dir)
@@ -54,11 +49,11 @@ class ChatServer:
         return app
 
     async def models(self, request: web.Request) -> web.Response:
-        """The list of models: one."""
+        """List the one model."""
         return web.json_response({"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
 
     async def complete(self, request: web.Request) -> web.Response:
-        """One chat completion."""
+        """Answer a chat completion."""
         try:
             body = await request.json()
             messages = [Message(_role(message), self._parts(message["content"])) for message in body["messages"]]
@@ -116,7 +111,7 @@ class ChatServer:
 
 
 def _role(message: Any) -> Any:
-    """The role of a message."""
+    """Check the role of a message."""
     if message["role"] not in ("system", "user", "assistant", "tool"):
         raise ValueError(f"role {message['role']!r}: only system, user, assistant and tool messages are served")
     return message["role"]
@@ -124,15 +119,7 @@ def _role(message: Any) -> Any:
 
 @asynccontextmanager
 async def serving(model_dir: Path, port: int = 0, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serve a checkpoint on this machine for as long as the context lasts.
-
-    Args:
-        port: 0 takes a free one.
-        host: Address of this machine.
-
-    Yields:
-        The base URL, ``http://<host>:<port>/v1``.
-    """
+    """Serve a checkpoint while the context lasts, on a free port if ``port`` is 0; yields ``http://<host>:<port>/v1``."""
     runner = web.AppRunner(ChatServer(model_dir).app())
     await runner.setup()
     try:
@@ -143,7 +130,7 @@ async def serving(model_dir: Path, port: int = 0, host: str = "127.0.0.1") -> As
 
 
 def main() -> None:
-    """Command line of the server."""
+    """Serve from the command line."""
     parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.serve", description=__doc__)
     parser.add_argument("model", type=Path, help="folder of the checkpoint")
     parser.add_argument("--host", default="127.0.0.1", help="address of this machine to serve at (%(default)s)")

@@ -1,8 +1,7 @@
-"""The gradient of a training step, computed in two shares: by two processes at once where there are two cores for it.
+"""A training step's gradient in two shares, computed by two processes if there are two cores.
 
-A tiny model's operations are too small for threads: each would be waited for, most of all on a machine that is busy.
-Processes wait for each other once a step. The shares are the same whoever computes them, and so is their sum.
-"""
+A tiny model's operations are too small for threads; processes wait for each other only once per step. The shares, and
+their sum, are the same in either case."""
 
 import contextlib
 import mmap
@@ -21,22 +20,18 @@ from agentic_video.utils.process import end_with_parent
 
 Step = TypeVar("Step")
 Work = Callable[[Step, int], npt.NDArray[np.float64]]
-"""Adds the gradient of a step's share, by its number, to that of a model, and returns losses, which may be added up."""
+"""Adds a share's gradient to a model's, and returns losses that may be added up."""
 
 SHARES = 2
-"""Of a step. With another number sums differ, and so does what is learnt."""
+"""Shares of a step; another number sums, and so learns, differently."""
 
 
 @contextlib.contextmanager
 def shared_out(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDArray[np.float64]]]:
-    """Compute gradients of a model share by share.
-
-    Args:
-        model: Its weights lie in memory of several processes afterwards.
-        work: What a share is.
+    """Compute gradients of a model share by share; its weights move to memory that processes share.
 
     Yields:
-        Sets the model's gradient to that of a step, and returns the step's losses.
+        A function that sets the model's gradient to a step's, and returns the step's losses.
     """
     if torch.get_num_threads() == 1 and cpu_limit() >= SHARES:
         with _at_once(model, work) as gradients:
@@ -52,8 +47,8 @@ def _yield_fairly(model: Any, work: Work[Step], step: Step) -> npt.NDArray[np.fl
 
 @contextlib.contextmanager
 def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDArray[np.float64]]]:
-    """See :func:`shared_out`. All shares are computed by processes of their own: torch's backward pass can't run in a
-    process whose parent has run one."""
+    """See :func:`shared_out`. Each share has its own process: torch's backward pass can't run in a process whose
+    parent has run one."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     with torch.no_grad():
         for weight, place in zip(weights, _shared(weights), strict=True):
@@ -62,7 +57,7 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
 
     def compute(share: int, connection: Connection) -> None:
         end_with_parent()
-        with contextlib.suppress(EOFError, ConnectionError):  # nobody asks any more
+        with contextlib.suppress(EOFError, ConnectionError):  # the parent has ended
             while True:
                 step = connection.recv()
                 model.zero_grad()
@@ -113,10 +108,10 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
 
 
 def _shared(like: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Zeros of the same shapes and type, in memory that processes share which are forked later."""
-    memory = mmap.mmap(-1, max(1, sum(one.numel() * one.element_size() for one in like)))
+    """Zeros of the same shapes and type in memory shared with processes that are forked later."""
+    memory = mmap.mmap(-1, max(1, sum(weight.numel() * weight.element_size() for weight in like)))
     made, start = [], 0
-    for one in like:
-        made.append(torch.frombuffer(memory, dtype=one.dtype, count=one.numel(), offset=start).view(one.shape))
-        start += one.numel() * one.element_size()
+    for weight in like:
+        made.append(torch.frombuffer(memory, dtype=weight.dtype, count=weight.numel(), offset=start).view(weight.shape))
+        start += weight.numel() * weight.element_size()
     return made

@@ -1,4 +1,4 @@
-"""A scripted teacher for machines without a model to teach: it writes a system's grammar, and knows the answers."""
+"""A scripted teacher for machines without a model: it writes a system's grammar, and knows the answers."""
 
 from hashlib import blake2b
 
@@ -11,7 +11,7 @@ from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.types.row import LETTERS, VideoQA
 
 NAME = "scripted"
-"""How records call it: by this name, and where an oracle is named by ``scripted:`` and its module."""
+"""Its name in records; ``scripted:module`` if an oracle is named."""
 MARGIN = 2
 """Seconds at each end of a video where it doesn't look: a look reaches a second to both sides."""
 
@@ -19,13 +19,8 @@ MARGIN = 2
 class ScriptedTeacher(Backend):
     """Plays the oracle of a system (:mod:`agentic_video.toyworld.oracles`) on any rows.
 
-    On the synthetic world it looks where the event is. Other rows don't say where that is: there it looks at a place
-    drawn by the question's name, and answers as the row does. Such episodes teach how to speak, not where to look.
-
-    Args:
-        spec: Its model is :func:`teacher_name`'s.
-        visual_token_side: As the system has it.
-    """
+    On the synthetic world it looks where the event is. Other rows don't name a time: there it looks at a place drawn
+    from the question's name, and answers as the row does. Such episodes teach the grammar, not where to look."""
 
     def __init__(self, spec: ModelSpec, visual_token_side: int):
         self.visual_token_side = visual_token_side
@@ -42,21 +37,13 @@ class ScriptedTeacher(Backend):
 
 
 def teacher_name(system: System, module: str = "") -> str:
-    """What names the scripted teacher of a system.
-
-    Args:
-        system: What it will play.
-        module: Of the oracle, as ``agentic_video.toyworld.oracle`` has it; empty for the one beside the system.
-
-    Raises:
-        ValueError: The system has no oracle.
-    """
+    """Name of the scripted teacher of a system, which must have an oracle."""
     turns_of(system, module)
     return f"{NAME}:{module}" if module else NAME
 
 
 def aim_of(view: EpisodeView) -> int | None:
-    """The second to look around; None to answer from what the system shows first."""
+    """Second to look around; None to answer from the first view."""
     if "event_time" in view.qa.extra:
         time = view.qa.extra["event_time"]
         return None if time is None else int(time)

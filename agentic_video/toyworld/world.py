@@ -1,39 +1,40 @@
 """Synthetic videos, deterministic from a seed.
 
-A video is a minute or more of dull, noisy background. What its question asks about shows for less than a second, at a
-time that no frame of the overview samples; only looking closer there finds it. Everything about a video follows from
-its seed: the :class:`Scene` describes it, :func:`render` draws a frame, :func:`write_video` encodes it.
-"""
+A video is a minute of dull, noisy background. Its event shows for less than a second, at a time that no overview frame
+samples. :class:`Scene` describes a video, :class:`Renderer` draws a frame, :func:`write_video` encodes it."""
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import av
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
+from pydantic import NonNegativeFloat, PositiveInt
 
 from agentic_video.types.row import Interval, windows_text
 from agentic_video.utils.units import clock
 from agentic_video.video.sampling import uniform_indices
 
+Share = Annotated[float, Ge(0), Le(1)]
+
 Kind = str
-"""Kind of question, one of :data:`KINDS` or of :data:`INTERVAL_KINDS`."""
+"""Kind of question: one of :data:`KINDS` or of :data:`INTERVAL_KINDS`."""
 
 KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview", "beside", "search")
-"""``colour``, ``shape``, ``count``: what shows at the named second. ``order``: which of two colours comes first or last
-within it. ``marker``: what shows two seconds after a mark in the overview. ``overview``: the overview alone answers.
-``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows.
-``search``: what shows for a stretch of ten seconds that nothing names; every frame elsewhere points towards it, so that
-it is found by looking, and by looking again where the arrow points."""
+"""``colour``, ``shape``, ``count``: the event at the named second. ``order``: which of two colours comes first or last
+in it. ``marker``: the event two seconds after a mark in the overview. ``overview``: the background. ``beside``: what
+shows next to a named colour, at no named time. ``search``: the event of an unnamed stretch of ten seconds; every frame
+elsewhere points towards it."""
 INTERVAL_KINDS: tuple[Kind, ...] = ("when", "span")
-"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows for a moment
-that no overview frame shows; only a search by text finds it. ``span``: the video of a ``search`` question, asked when
-its colour shows. No mixture holds them unless it is asked to."""
+"""Kinds without options, whose answer is an interval. ``when``: when a colour flashes; only search by text finds it.
+``span``: when the colour of a ``search`` video shows. No default mixture holds them."""
 SEARCH_KINDS: tuple[Kind, ...] = ("search", "span")
-"""Kinds of questions whose video must be searched, which each frame tells how."""
+"""Kinds whose video must be searched along its arrows."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),
@@ -61,57 +62,57 @@ MARK_DELAY = 2.0
 STRETCH = 10
 """Seconds of a ``search`` question's event; it begins at a multiple of them."""
 STRETCHES = (1, 2, 4, 5)
-"""Where it may be, in stretches from the start: each has tens of its own. Two looks always find it: the first one's
-arrow leaves one of the two on its side."""
+"""Stretches that may hold the event, by number: each has its own tens of seconds. Two looks always find it, since the
+first arrow leaves one of the two on its side."""
 SIGNPOST = 3
-"""The stretch that every overview shows the arrow of."""
+"""The stretch whose arrow every overview shows."""
 LATER, EARLIER = "later", "earlier"
-"""Where a frame's arrow points; the shape's name, and the word for it."""
+"""Direction of a frame's arrow: name of the shape, and word for it."""
 PARTNERS: Mapping[str, str] = {"grey": "white", "brown": "yellow", "teal": "green", "purple": "pink"}
-"""The colour that a ``search`` question's background hints at: a guess that is right more often than chance."""
+"""Colour that a ``search`` question's background hints at: a guess better than chance."""
 HOMES: Mapping[str, int] = dict(zip(TINTS, STRETCHES, strict=True))
-"""The stretch that a ``span`` question's background hints at, likewise."""
+"""Stretch that a ``span`` question's background hints at."""
 
 EVENT_SECONDS = 0.9
 FIRST_SECOND = 11
-"""No event is earlier: all have two digits."""
+"""Earliest event: all seconds have two digits."""
 _EDGE_SECONDS = 3
 _PLAIN_SECONDS = 0.15
-"""So far around an overview frame neither a ``search`` question's event nor its arrows show."""
+"""Distance to an overview frame within which neither a ``search`` question's event nor its arrows show."""
 _CLEARANCE = 1.0
-"""No overview frame is nearer to an event's middle than this many seconds."""
+"""Least seconds from an event's middle to an overview frame."""
 _OTHER_CLEARANCE = EVENT_SECONDS / 2 + 0.05
-"""Nor a frame of another overview than this: many of them leave few places, so events are just not among them."""
+"""Least seconds to a frame of another overview: many frames leave few places."""
 
 
 @dataclass(frozen=True)
 class WorldRecipe:
-    """Everything that the videos depend on beside their seeds.
+    """Properties of the videos besides their seeds.
 
     Attributes:
-        fps: Frames a second.
-        side: Width and height in pixels (even, as H.264's chroma needs).
-        min_seconds: Shortest video; with a first event after ten seconds and less than a minute, the second of every
-            event has two digits, in seconds and on the clock, and at 10 frames a second they begin its frame's number.
+        fps: Frames per second.
+        side: Width and height in pixels (even, for H.264's chroma).
+        min_seconds: Shortest video. With events from second 11 on and less than a minute, every second has two digits,
+            and at 10 frames per second they begin its frame's number.
         max_seconds: Longest video.
-        overview_frames: Number of overview frames that events keep clear of; equals the system's.
-        other_overviews: Other numbers of overview frames that events keep clear of, and a ``search`` question's arrows;
-            those of so many frames that no second is left are not kept clear of.
-        hint: Share of ``search`` and ``span`` questions whose answer is what the background hints at.
-        open_ended: Share of questions that are asked without options.
-        mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
-            minutes; it doesn't learn ``shape`` or ``marker`` in that time.
+        overview_frames: Number of overview frames that events avoid; the system's.
+        other_overviews: Other numbers of overview frames that events, and arrows of ``search`` questions, avoid if that
+            leaves any second.
+        hint: Share of ``search`` and ``span`` questions whose answer the background hints at.
+        open_ended: Share of questions without options.
+        mixture: Share of each kind of question, 1 in all. The default can be taught in minutes; ``shape`` and
+            ``marker`` can't.
     """
 
-    fps: int = 10
+    fps: PositiveInt = 10
     side: int = 56
     min_seconds: int = 40
     max_seconds: int = 59
-    overview_frames: int = 6
-    other_overviews: tuple[int, ...] = ()
-    hint: float = 0.4
-    open_ended: float = 0.0
-    mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.85), ("overview", 0.15))
+    overview_frames: PositiveInt = 6
+    other_overviews: tuple[PositiveInt, ...] = ()
+    hint: Share = 0.4
+    open_ended: Share = 0.0
+    mixture: tuple[tuple[Kind, NonNegativeFloat], ...] = (("colour", 0.85), ("overview", 0.15))
 
     def __post_init__(self) -> None:
         if self.side % 2 or self.side < 16:
@@ -122,8 +123,6 @@ class WorldRecipe:
         unknown = [kind for kind, _ in self.mixture if kind not in known]
         if unknown or not math.isclose(sum(share for _, share in self.mixture), 1.0, abs_tol=1e-6):
             raise ValueError(f"mixture must share 1.0 among {known}, got {self.mixture}")
-        if not 0 <= self.hint <= 1:
-            raise ValueError(f"hint must be a share from 0 to 1, got {self.hint}")
         least = STRETCHES[-1] * STRETCH + STRETCH - 1
         searched = [kind for kind in SEARCH_KINDS if kind in kinds_of(self)]
         if searched and self.max_seconds < least:
@@ -131,17 +130,16 @@ class WorldRecipe:
 
 
 def kinds_of(recipe: WorldRecipe) -> frozenset[Kind]:
-    """The kinds of questions that a world asks."""
+    """The kinds of a world's questions."""
     return frozenset(kind for kind, share in recipe.mixture if share)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One shape on the picture; place and size as fractions of the picture's side.
+    """One shape of a picture; place and size as fractions of its side.
 
-    Shapes are :data:`SHAPES`, ``half``, a square of which only the middle half of the width is covered, and the arrows
-    :data:`LATER` (it points right) and :data:`EARLIER`.
-    """
+    Shapes are :data:`SHAPES`, ``half`` (a square of which the middle half of the width is covered) and the arrows
+    :data:`LATER` (to the right) and :data:`EARLIER`."""
 
     shape: str
     colour: str
@@ -161,20 +159,18 @@ class Flash:
 
 @dataclass(frozen=True)
 class Scene:
-    """One video and what is asked about it.
+    """One video and its question.
 
     Attributes:
-        seconds: Length of the video.
         tint: Background, a key of :data:`TINTS`.
-        flashes: What shows, in order of time; empty when the question is about the background.
-        event_time: Middle of the event in seconds; None when there is none.
-        event_seconds: How long it lasts.
-        mark_time: Time of the overview frame that carries the mark; None without a mark.
-        beside: The colour that a question names to say where to look, or asks for; None where it names none.
-        question: The question, without options.
-        options: Four words in random order; empty where the answer is an interval.
-        answer: The right one, or the interval as text.
-        open_ended: Whether the question is asked without its options.
+        flashes: Events in order of time; empty for questions about the background.
+        event_time: Middle of the event in seconds, if any.
+        event_seconds: Its length.
+        mark_time: Time of the overview frame with the mark, if any.
+        beside: Colour that the question names, if any.
+        options: Four words in random order; empty if the answer is an interval.
+        answer: The right word, or the interval as text.
+        open_ended: Asked without its options.
     """
 
     seed: int
@@ -198,12 +194,12 @@ class Scene:
 
     @property
     def sign(self) -> str:
-        """The word for what a ``search`` or a ``span`` question's event shows: its colour."""
+        """Word for the event of a ``search`` or ``span`` question: its colour."""
         return self.answer if self.beside is None else self.beside
 
     @property
     def windows(self) -> tuple[Interval, ...]:
-        """When the event is, in seconds; empty when there is none."""
+        """Interval of the event in seconds; empty without one."""
         if self.event_time is None:
             return ()
         half = self.event_seconds / 2
@@ -211,24 +207,18 @@ class Scene:
 
     @property
     def aim(self) -> int | None:
-        """Whole second to look around; None when there is no event."""
+        """Whole second to look around; None without an event."""
         return None if self.event_time is None else math.floor(self.event_time)
 
 
 def overview_times(seconds: int, recipe: WorldRecipe, *counts: int) -> list[float]:
-    """Times in seconds of the overview frames of a video, as the systems' uniform sampling picks them.
-
-    Args:
-        seconds: Of the video.
-        recipe: Of its world.
-        counts: Numbers of frames; by default the recipe's.
-    """
+    """Times in seconds of a video's overview frames, for ``counts`` frames (by default the recipe's)."""
     wanted = counts or (recipe.overview_frames,)
     return sorted({index / recipe.fps for count in wanted for index in uniform_indices(seconds * recipe.fps, count)})
 
 
 def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
-    """The scene of a seed. The gold letter goes round with the seed, so that a run of seeds is balanced exactly."""
+    """The scene of a seed. The right letter rotates with the seed, so that a run of seeds is balanced exactly."""
     rng = np.random.default_rng([seed, 1])
     kinds, shares = zip(*recipe.mixture, strict=True)
     kind = str(rng.choice(kinds, p=np.asarray(shares) / sum(shares)))
@@ -283,7 +273,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
 
 
 def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Generator) -> Scene:
-    """A scene whose event must be searched; as long as all of its kind, so that each stretch is whole."""
+    """A scene whose event must be searched; all are equally long, so that each stretch is whole."""
     hinted = PARTNERS[tint]
     unhinted = [colour for colour in COLOURS if colour != hinted]
     answer = hinted if rng.random() < recipe.hint else str(rng.choice(unhinted))
@@ -310,7 +300,7 @@ def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Gene
 
 
 def _span_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Generator) -> Scene:
-    """A scene as :func:`_search_scene`'s, of which is asked when its colour shows."""
+    """A scene like :func:`_search_scene`'s whose question asks when its colour shows."""
     hinted = HOMES[tint]
     others = [stretch for stretch in STRETCHES if stretch != hinted]
     stretch = hinted if rng.random() < recipe.hint else int(rng.choice(others))
@@ -333,27 +323,26 @@ def _span_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Genera
 
 
 def span_of(stretch: int, seconds: int) -> Interval:
-    """When a stretch is, in a video of so many seconds: the last one ends with it."""
+    """Interval of a stretch; the last one ends with the video."""
     return float(stretch * STRETCH), float(min((stretch + 1) * STRETCH, seconds))
 
 
 def _options(seed: int, answer: str, wrong: list[str]) -> tuple[str, ...]:
-    """The options in order: the right one's place goes round with the seed."""
+    """The options in order: the right one's place rotates with the seed."""
     place = seed % 4
     return (*wrong[:place], answer, *wrong[place:])
 
 
 def way(second: float, event_time: float) -> str | None:
-    """Where the arrow at a moment of a ``search`` question's video points; None within the event, which has none."""
+    """Direction of the arrow at a moment of a ``search`` video; None within the event."""
     stretch, event = int(second // STRETCH), int(event_time // STRETCH)
     return None if stretch == event else LATER if stretch < event else EARLIER
 
 
 def _signed(stretch: int, event: Figure, recipe: WorldRecipe) -> Iterator[Flash]:
-    """What shows in a video that must be searched: the event in its stretch, in all others an arrow towards it.
+    """Flashes of a video that must be searched: the event in its stretch, in all others an arrow towards it.
 
-    Frames that an overview shows are plain, but for those of the signpost: other arrows would tell too much.
-    """
+    Overview frames are plain, except those of the signpost: other arrows would tell too much."""
     arrows = {name: Figure(name, "black", 0.5, 0.5, 0.9) for name in (LATER, EARLIER)}
     shown = overview_times(recipe.max_seconds, recipe, recipe.overview_frames, *recipe.other_overviews)
     plain = [time for time in shown if int(time // STRETCH) != SIGNPOST]
@@ -373,7 +362,7 @@ def _signed(stretch: int, event: Figure, recipe: WorldRecipe) -> Iterator[Flash]
 def _ask(
     kind: Kind, event_time: float | None, tint: str, rng: np.random.Generator
 ) -> tuple[str, tuple[str, ...], str, tuple[Flash, ...]]:
-    """The question, the pool its options come from, the answer, and what shows."""
+    """The question, the pool of its options, the answer, and the flashes."""
     colours = tuple(COLOURS)
     first, second = (str(colour) for colour in rng.permutation(colours)[:2])
     shape = str(rng.choice(SHAPES))
@@ -416,7 +405,7 @@ def _large(shape: str, colour: str, rng: np.random.Generator) -> Figure:
 
 
 def _small_squares(count: int, colour: str, rng: np.random.Generator) -> tuple[Figure, ...]:
-    """So many squares, each in a quarter of the picture of its own."""
+    """``count`` squares, each in its own quarter of the picture."""
     quarters = rng.permutation([(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)])[:count]
     return tuple(Figure("square", colour, x, y, 0.36) for x, y in quarters.tolist())
 
@@ -434,12 +423,12 @@ def _halves(one: str, other: str, rng: np.random.Generator) -> tuple[Figure, ...
 
 @cache
 def _noise(side: int) -> npt.NDArray[np.int16]:
-    """Noise to add to backgrounds: int16, shape (32, side, side, 3). Drawing it for every frame would cost the most."""
+    """Background noise, int16, shape (32, side, side, 3). Drawing it for every frame would cost the most."""
     return np.random.default_rng(7).normal(0, 7, (32, side, side, 3)).clip(-28, 28).astype(np.int16)
 
 
 def _covered(figure: Figure, side: int) -> npt.NDArray[np.bool_]:
-    """Which pixels a figure covers, shape (side, side)."""
+    """Mask of the pixels of a figure, shape (side, side)."""
     y, x = (np.mgrid[0:side, 0:side] + 0.5) / side
     x, y, half = x - figure.x, y - figure.y, figure.size / 2
     inside: npt.NDArray[np.bool_] = (abs(x) <= half) & (abs(y) <= half)
@@ -486,7 +475,7 @@ class Renderer:
 
 
 def write_video(scene: Scene, path: Path, recipe: WorldRecipe) -> None:
-    """Encode a scene as an H.264 file. The file appears whole or not at all."""
+    """Encode a scene as an H.264 file, which appears whole or not at all."""
     partial = path.with_suffix(".partial.mp4")
     renderer = Renderer(scene, recipe)
     # One thread, no look-ahead, a keyframe every two seconds: cheap to write, cheap to seek in.

@@ -1,8 +1,7 @@
-"""Writes a world as a program of its own, beside what else is built: ``python -m agentic_video.toyworld.write_world``.
+"""Writes a world in another process: ``python -m agentic_video.toyworld.write_world``.
 
-It imports nothing of torch: a process that starts another way imports all that its parent did, which takes longer than
-writing its share of the videos.
-"""
+It doesn't import torch: a spawned process imports all that its parent did, which takes longer than writing its share
+of the videos."""
 
 import json
 import os
@@ -18,23 +17,23 @@ from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.process import end_with_parent
 
 NICENESS = 4
-"""What is trained meanwhile is waited for longer. Not more: beside other programs it would get no turn at all."""
+"""The models are waited for longer than the world. Not more: next to other programs it would get no turn."""
 
 REFUSED = 2
-"""Status of that program where it has said why it can't go on, in one line."""
+"""Exit status after a one-line error."""
 
 
 def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
-    """See :func:`agentic_video.toyworld.questions.build_world`, which runs in another process.
+    """Run :func:`agentic_video.toyworld.questions.build_world` in another process.
 
     Raises:
-        SetupError: That process failed; the message says why.
+        SetupError: That process failed.
     """
     asked = {"train": train, "heldout": heldout, "seed": seed, "recipe": asdict(recipe)}
     command = [sys.executable, "-m", "agentic_video.toyworld.write_world", str(folder), json.dumps(asked)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     said = done.stderr.strip().splitlines()
-    if done.returncode != REFUSED:  # a warning, or the trace of what nobody expected
+    if done.returncode != REFUSED:  # a warning, or an unexpected traceback
         sys.stderr.write(done.stderr)
     if done.returncode:
         why = said[-1] if said else f"status {done.returncode}"
@@ -43,7 +42,7 @@ def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
 
 
 def main() -> None:
-    """Command line: the folder, and the rest as JSON."""
+    """Write the world: the folder, and the rest as JSON."""
     end_with_parent()
     os.nice(NICENESS)
     folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])

@@ -3,8 +3,6 @@
 A few bytes can claim billions of frames. Malformed boxes are left to FFmpeg.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

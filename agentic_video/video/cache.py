@@ -1,7 +1,5 @@
 """Caches of what is known about videos, in memory and on disk, keyed by the file as it is now."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -161,7 +159,6 @@ class _BytesDisk(diskcache.Disk):
     """Reads bytes only: a folder that others can write to must not bring pickles."""
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> Any:
-        """See :class:`diskcache.Disk`."""
         if mode not in (diskcache.core.MODE_RAW, diskcache.core.MODE_BINARY):
             raise ValueError("the cache holds a value that is no frame")
         return super().fetch(mode, filename, value, read)

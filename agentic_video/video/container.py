@@ -1,7 +1,5 @@
 """Opening a video file with FFmpeg: its container, its video stream, that stream's decoder."""
 
-from __future__ import annotations
-
 import av
 import av.error
 from av.container import InputContainer
@@ -76,7 +74,6 @@ def too_many_packets(path: str, limits: Limits) -> VideoError:
 
 
 def _lacks_moov(path: str) -> bool:
-    """Return True for an MP4 without an index, by its top-level boxes."""
     try:
         boxes = read_boxes(path)
     except (OSError, ValueError):

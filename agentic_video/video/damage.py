@@ -1,7 +1,5 @@
 """Damaged frames of a video: how many there are, and their replacements."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The decoders of a frame store: readers kept open for the next request, within a common bound on memory."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
@@ -93,7 +91,6 @@ class DecoderPool:
         self._close(idle)
 
     def _borrow(self, job: DecodeJob, video: VideoIdentity, index: VideoIndex, nbytes: int) -> VideoReader:
-        """Open a reader or take an idle one, with bytes reserved for it."""
         with self._lock:
             found = next((key for key, idle in self._idle.items() if idle.video == video), None)
             idle = None if found is None else self._idle.pop(found)
@@ -160,7 +157,6 @@ class DecoderPool:
             self._release(idle.nbytes)
 
     def _close_longest_idle(self) -> bool:
-        """Close a reader that holds memory; False if there is none."""
         with self._lock:
             found = next((key for key, idle in self._idle.items() if idle.nbytes), None)
             if found is None:

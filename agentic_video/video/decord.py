@@ -13,8 +13,6 @@ Its frame count, times and picture size must equal those of the index, too. It d
 (:mod:`agentic_video.video.decord_process`), which is killed at the time limit.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -4,8 +4,6 @@ decord holds Python's lock while it decodes and never returns for some damaged f
 enforce a time limit. The frames' times are sent first, then each requested frame: an array, or an error's last line.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

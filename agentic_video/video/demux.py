@@ -1,7 +1,5 @@
 """Passes over a stream's packets: their stamps, and what decoding from the beginning shows."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass

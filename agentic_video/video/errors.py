@@ -116,7 +116,6 @@ def raise_video_error(path: str, error: Exception) -> NoReturn:
 
 
 def _is_readable(path: str) -> bool:
-    """Sample a file at 16 positions."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

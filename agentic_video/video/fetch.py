@@ -3,8 +3,6 @@
 A reference outlives its frame: a store decodes evicted frames again, and this node's store those of a lost node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Facts about a video and the index of its frames: their times, and where decoding can start."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Building a video's index: its packets, and as few decoded frames as that takes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import av

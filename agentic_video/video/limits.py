@@ -1,7 +1,5 @@
 """Bounds of one video's size and memory: a file's claims must not exhaust a machine's memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

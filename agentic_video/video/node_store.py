@@ -140,14 +140,12 @@ class StoreActor:
         self._store = FrameStore(config)
 
     async def serve(self, request: FrameRequest) -> FrameReply | VideoError:
-        """See :meth:`FrameStore.serve`."""
         try:
             return await self._store.serve(request)
         except VideoError as error:
             return error.bare()
 
     async def stats(self) -> StoreStats:
-        """See :meth:`FrameStore.stats`."""
         return self._store.stats()
 
 
@@ -166,7 +164,6 @@ class NodeFrameStore:
         return NodeFrameStore, (self._config,)
 
     async def serve(self, request: FrameRequest) -> FrameReply:
-        """See :meth:`FrameStore.serve`."""
         return await self._actor.call("serve", request)
 
     async def stats(self) -> StoreStats:

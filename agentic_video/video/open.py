@@ -1,7 +1,5 @@
 """Opening a video with one of two backends: PyAV, exact for every file in the test suite, or decord."""
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 

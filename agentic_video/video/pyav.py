@@ -5,8 +5,6 @@ packet is identified by its stamp and gets its ordinal (position in the file) as
 frame is never mistaken for another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 Counts, rates and times are checked here and raise ValueError: systems pass on what a model or a config asks for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """Frame sizes, and resizing and cropping to them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Requests for frames, and the sources that serve them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,7 +67,6 @@ class CountingSource:
         self.decode_seconds = 0.0
 
     async def serve(self, request: FrameRequest) -> FrameReply:
-        """See :meth:`FrameSource.serve`."""
         reply = await self._source.serve(request)
         self.requested += len(reply.frames)
         self.decoded += reply.decoded
@@ -96,7 +93,6 @@ class DrawnSource(ABC):
         return nearest_indices(np.arange(info.num_frames) / info.fps, times)
 
     async def serve(self, request: FrameRequest) -> FrameReply:
-        """See :meth:`FrameSource.serve`."""
         info = self.facts(request.path)
         indices = self.indices_at(request.path, request.times) if len(request.times) else request.indices
         frames = self.draw(request.path, indices, request.size) if len(indices) else []

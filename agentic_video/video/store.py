@@ -5,8 +5,6 @@ busy machine delays requests but does not fail them. A decoder that hangs beyond
 is replaced by a fresh thread, and its video is refused until it returns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -426,7 +424,6 @@ class FrameStore:
     def _replacements(
         self, reader: VideoReader, job: DecodeJob, video: VideoIdentity, damaged: list[int]
     ) -> dict[int, int]:
-        """Replacements of frames found to be damaged."""
         within, share, info = self._config.replace_within, self._config.damaged_share, reader.info
         with self._lock:
             known = self._damage.get(video) or _VideoDamage()

@@ -1,7 +1,5 @@
 """Bounds and counts of a frame store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

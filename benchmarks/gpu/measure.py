@@ -359,7 +359,7 @@ def vllm_turns(
         turns = [Turn(count, words, says) for count in images]
 
         async def warm_and_play() -> list[tuple[Episode, list[Said]]]:
-            # Frames that nobody sees again: what is compiled or tuned at the first request isn't measured.
+            # A warm-up with frames of its own: compilation and tuning at the first request aren't measured.
             await rollout.play([Turn(1, words, 4)], size, 10_000)
             return await rollout.play_all(turns, size, range(episodes))
 

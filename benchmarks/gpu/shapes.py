@@ -167,7 +167,7 @@ def write_checkpoint(
     spread: float = 0.0,
     seed: int = 0,  # of the drawing
 ) -> Path:
-    """Write a checkpoint of random weights, or take the one that is there; its file ``done`` is written last."""
+    """Write a checkpoint of random weights, or take an existing one; its file ``done`` is written last."""
     import torch
     from transformers import AutoModelForImageTextToText
 

@@ -1,1 +1,1 @@
-"""What corrupted videos and hostile model outputs do to the package: seeded, resumable, counted."""
+"""Corrupted videos and hostile model outputs: seeded, resumable, counted."""

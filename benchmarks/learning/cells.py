@@ -197,7 +197,7 @@ ABLATIONS = (
         "TimeSearch-R: without self-verification training collapses",
         _NO_SELF_VERIFICATION,
     ),
-    # Self-verification's term also doubles what a right answer earns beside the form: here it does so without it.
+    # Self-verification's term also doubles a right answer's reward: here that is done without it.
     Variant(
         "accuracy-for-self-verification",
         "timesearch",
@@ -220,7 +220,7 @@ _TRIED_IN_SEARCH = {
 }
 """Ablations by name, and their names in the world that must be searched."""
 
-# There a step makes several updates as it is, every demonstration looks, and EVA's GRPO goes on from SFT.
+# There a step makes several updates as it is, every demonstration looks, and EVA's GRPO starts from SFT.
 SEARCH_ABLATIONS = tuple(
     replace(
         variant,

@@ -1,4 +1,4 @@
-"""Tool latency: what a zoom and an overview take, beside decord and beside the decoder alone.
+"""Tool latency: a zoom and an overview, compared with decord and with the decoder alone.
 
     python -m benchmarks.throughput.latency --videos FOLDER --out latency.json
 

@@ -46,7 +46,7 @@ TICKS_A_SECOND = 1 / TICK
 
 
 def make_video(path: Path, minutes: float = 10.0, fps: int = 8) -> Path:
-    """A video whose every frame differs, or the one that is there: a square that wanders over noise."""
+    """Make a video whose every frame differs, a square that wanders over noise, unless the file is there."""
     if path.exists():
         return path
     noise = np.random.default_rng(0).integers(0, 256, (SIZE[1], SIZE[0], 3), np.uint8)

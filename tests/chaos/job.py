@@ -1,10 +1,8 @@
 """A short GRPO job that is hurt while it runs, its processes by kind, and what is left of it."""
 
 import contextlib
-import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-RECIPE = REPOSITORY / "recipes" / "videozoomer"
+from tests.e2e.jobs import LAPTOP, start
+
 SMALL = (
     "trainer.save_freq=1",
     "trainer.val_before_train=False",
@@ -52,22 +50,11 @@ class Attempt:
     """One start of the command that trains, in the folder of all outputs."""
 
     def __init__(self, output: Path, overrides: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "agentic_video.cli", "run", str(RECIPE), "--profile", "laptop"]
-        given = {**os.environ, "OUTPUT_DIR": str(output), **(environment or {})}
-        given.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
         self.started = time.monotonic()
         self.lines: list[str] = []
         self._news = threading.Condition()
         self._seen: set[psutil.Process] = set()
-        self._process = subprocess.Popen(
-            [*command, *SMALL, *overrides],
-            cwd=output,
-            env=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        self._process = start([*LAPTOP, *SMALL, *overrides], output, **(environment or {}))
         self._launcher = psutil.Process(self._process.pid)
         for target in (self._read, self._look):
             threading.Thread(target=target, daemon=True).start()

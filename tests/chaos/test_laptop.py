@@ -24,7 +24,8 @@ import pytest
 
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import CANNOT_GO_ON
-from tests.chaos.job import REPOSITORY, Attempt, shared_memory
+from tests.chaos.job import Attempt, shared_memory
+from tests.e2e.jobs import REPOSITORY
 
 STEPS = 32
 LAST_LINE = "from the last checkpoint"
@@ -39,7 +40,7 @@ ENDS: Mapping[str, str] = {
     "driver": r"verl stopped with status -9",
     "task-runner": r"ActorDiedError",
     "actor": r"WorkerDict.* has died|ActorDiedError",
-    "llm-server": r"vLLMHttpServer.* has died|ActorDiedError",
+    "llm-server": r"VideoServer.* has died|ActorDiedError",
     "engine": r"vLLM's engine .* has died|EngineDeadError",
     "agent-loop": r"AgentLoopWorker.* has died",
     "reward": r"RewardLoopWorker.* has died",
@@ -180,17 +181,11 @@ def test_then_it_finishes(run: Run) -> None:
 
 @dataclass
 class World:
-    """What a job has around it that can go wrong: a disk, a clock, a judge.
-
-    Attributes:
-        run: Its run.
-        clock: File that says by how many seconds its clock is moved; None where that can't be done.
-        disk: Folder of a small disk of its own; None where that can't be made.
-    """
+    """A job's surroundings that can go wrong: a disk, a clock, a judge."""
 
     run: Run
-    clock: Path | None
-    disk: Path | None
+    clock: Path | None  # file with the seconds by which its clock is moved
+    disk: Path | None  # folder of a small disk of its own
     judge: psutil.Popen | None = None
     job: Attempt | None = None
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)

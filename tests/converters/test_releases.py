@@ -1,6 +1,5 @@
 """Further published forms and splits of single data sets, and their particular traps."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +31,69 @@ def evidence(location: Any) -> dict[str, Any]:
 
 
 def first(name: str, **changes: Any) -> dict[str, Any]:
-    return {**SAMPLES[name].rows[0], **changes}
+    rows = SAMPLES[name].rows
+    return {**(rows[0] if isinstance(rows, list) else next(iter(rows.values()))), **changes}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"problem": "Why?", "answer": "<answer>B</answer>"}, "field 'problem' holds no options"),
-        ({"answer": "<answer></answer>"}, "field 'answer' must be a letter from A to D"),
-        ({"answer": "<answer>E</answer>"}, "field 'answer' must be a letter from A to D, got '<answer>E</answer>'"),
-        ({"problem": "A. one\nB. two"}, "field 'problem' holds options without a question"),
-    ],
-)
-def test_longvideo_reason_malformed(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(RowError, match=r"f\.json row 0") as caught:
-        questions("longvideo_reason", first("longvideo_reason", **changes))
-    assert message in str(caught.value)
+TWICE = [{"choice_id": 0, "choice": "a"}, {"choice_id": 0, "choice": "b"}]
+TURNS = [{"from": "human", "value": "Tell.\nA. x\nB. y"}, {"from": "gpt", "value": "B. Long ago."}]
+MALFORMED: list[tuple[str, dict[str, Any], str]] = [
+    ("longvideo_reason", {"problem": "Why?", "answer": "<answer>B</answer>"}, "problem"),
+    ("longvideo_reason", {"answer": "<answer></answer>"}, "answer"),
+    ("longvideo_reason", {"answer": "<answer>E</answer>"}, "answer"),
+    ("longvideo_reason", {"problem": "A. one\nB. two"}, "problem"),
+    ("longvideo_reason", {"problem": "Why?\nA. Rain\nB. A call\nD. Fear\nA. Fatigue"}, "problem"),
+    ("cgbench", {"right_answer": "A"}, "answer"),
+    ("cgbench", {"clue_intervals": [3, 4]}, "clue_intervals"),
+    ("seeker173k", {"options": "a knife, a spoon"}, "options"),
+    ("seeker173k", {"options": "Which?\nA. a knife\nB. a spoon"}, "options"),
+    ("seeker173k", {"options": "A. a knife\nB. a spoon\nB. a fork"}, "options"),
+    ("seeker173k", {"data_source": "charades", "solution": {"clue": []}}, "solution.clue"),
+    ("star", {"choices": TWICE}, "choices[1].choice_id"),
+    ("star", {"choices": [3]}, "choices[0]"),
+    ("star", {"end": 3}, "end"),
+    ("llava_video", {"conversations": TURNS[:1]}, "conversations"),
+    ("llava_video", {"conversations": TURNS}, "conversations[1].value"),
+    ("longvideobench", {"candidates": None, "option0": "only one"}, "candidates"),
+    ("mlvu", {"answer": "A, really"}, "answer"),
+    ("lsdbench", {"options": {"A": "x", "C": "y"}}, "options"),
+    ("lsdbench", {"time_range": {"start": "00:10:00"}}, "time_range.end"),
+    ("mvbench", {}, "video"),  # the file is named after no task
+    ("video_mmmu", {}, "id"),  # nor after a stage
+    ("vdc", {"qa_list": []}, "qa_list"),
+    ("elv_halluc", {"caption_type": "in_video"}, "ref_answer"),
+    ("timesearch", {"type": "riddle"}, "type"),
+    ("timesearch", {"type": "open_ended"}, "question"),
+    ("timesearch", {"question": "Where?"}, "question"),
+    ("timesearch", {"target": {"answer": "D"}}, "target.answer"),
+    *(
+        ("timesearch", {"question": "When?", "type": "grounding", "target": {"answer": answer}}, "target.answer")
+        for answer in ("12 - 20", '{"start_time": 20, "end_time": 12}', '{"start_time": 1}', "[" * 9_999, [1, 2])
+    ),
+    *(("eva", {"videos": videos}, "videos") for videos in ([], ["a", "b"], 3, [None], [{"path": "x"}])),
+    ("eva", {"prompt": [{"role": "user", "content": "Which?\nA. x\nB.\nOnly give the best option."}]}, "prompt"),
+    *(
+        ("charades_sta", {"line": line}, "line")
+        for line in ("3MSZA 24.3 30.4", "3MSZA 24.3##a person sits.", "3MSZA 24.3 30.4## ", "3MSZA 8.0 7.0##he sits.")
+    ),
+    *(("charades_sta", {"line": f"3MSZA 24.3 {end}##a person sits."}, "end") for end in ("nan", "1e999")),
+    ("activitynet_captions", {"timestamps": [[0, 4.14]]}, "timestamps"),
+    *(("activitynet_captions", {"timestamps": [[0, 4.14], window]}, "timestamps[1]") for window in (None, [9, 3], [1])),
+    ("activitynet_captions", {"sentences": ["Two men.", " "]}, "sentences[1]"),
+    ("activitynet_captions", {"duration": 0}, "duration"),
+    *(
+        ("qvhighlights", {"relevant_windows": windows}, "relevant_windows")
+        for windows in (None, [], [3], [[3]], "0 - 3", [[3, 1]], [[0, float("inf")]])
+    ),
+    ("rextime", {"options": None}, "options"),  # as in GitHub's file
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "field"), MALFORMED)
+def test_a_malformed_row_names_its_field(name: str, changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(RowError) as caught:
+        questions(name, first(name, **changes))
+    assert str(caught.value).startswith("f.json row 0: ") and f"'{field}'" in str(caught.value)
 
 
 def test_longvideo_reason_options_out_of_order() -> None:
@@ -55,8 +101,6 @@ def test_longvideo_reason_options_out_of_order() -> None:
     (question,) = questions("longvideo_reason", first("longvideo_reason", problem=problem, answer="<answer>D</answer>"))
     assert (question.question, question.answer) == ("Why?", "D")
     assert question.options == ("Rain", "A call", "Fatigue", "Fear")
-    with pytest.raises(RowError, match=r"f\.json row 0: field 'problem' holds options that can't be told apart"):
-        questions("longvideo_reason", first("longvideo_reason", problem=problem.replace("C. Fat", "A. Fat")))
 
 
 def test_longvideo_reason_videos_lie_in_the_archives_folders(tmp_path: Path) -> None:
@@ -89,13 +133,9 @@ def test_longvideo_reason_s_videos_in_other_sets_rows(name: str, tmp_path: Path)
 
 
 def test_cgbench_gold_must_agree() -> None:
-    with pytest.raises(RowError, match=r"field 'answer' is not the text of option A, which right_answer names"):
-        questions("cgbench", first("cgbench", right_answer="A"))
     # the letter decides between two options of the same text
     (question,) = questions("cgbench", first("cgbench", choices=["b.", "x", "B"], right_answer="A"))
     assert (question.answer, question.options) == ("A", ("b.", "x", "B"))
-    with pytest.raises(RowError, match="clue_intervals"):
-        questions("cgbench", first("cgbench", clue_intervals=[3, 4]))
     # without evidence that can be used the question is still one
     fields = Fields(first("cgbench", clue_intervals=[[4, 3]]), "f.json row 0")
     problem, kept = CONVERTERS["cgbench"].convert(fields, "mini")
@@ -114,8 +154,6 @@ def test_seeker173k_s_clues() -> None:
     # a question without clues is one all the same, a segment without its times isn't
     (question,) = kept(solution={"answer": "B"})
     assert isinstance(question, Question) and question.windows == ()
-    with pytest.raises(RowError, match=r"'solution\.clue' must hold the segment"):
-        kept(data_source="charades", solution={"clue": []})
     with pytest.raises(RowError, match=r"'solution\.clue\[0\]\.timestamp' must"):
         kept(data_source="charades", solution={"clue": [{"timestamp": [9, 3]}]})
 
@@ -126,30 +164,6 @@ def test_seeker173k_s_clues() -> None:
 def test_seeker173k_s_options_in_one_text(text: str) -> None:
     (question,) = questions("seeker173k", first("seeker173k", options=text))
     assert (question.options, question.answer) == (("a knife", "a spoon"), "B")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a knife, a spoon", "must hold the options A, B, ... and nothing else"),
-        ("Which?\nA. a knife\nB. a spoon", "must hold the options A, B, ... and nothing else"),
-        ("A. a knife\nB. a spoon\nB. a fork", "can't be told apart"),
-    ],
-)
-def test_seeker173k_s_text_without_clear_options(text: str, message: str) -> None:
-    with pytest.raises(RowError, match="field 'options'") as caught:
-        questions("seeker173k", first("seeker173k", options=text))
-    assert message in str(caught.value)
-
-
-def test_star_choices() -> None:
-    twice = [{"choice_id": 0, "choice": "a"}, {"choice_id": 0, "choice": "b"}]
-    with pytest.raises(RowError, match="is there twice"):
-        questions("star", first("star", choices=twice))
-    with pytest.raises(RowError, match=r"field 'end' must come after start 11\.1"):
-        questions("star", first("star", end=3))
-    with pytest.raises(RowError, match=r"choices\[0\]"):
-        questions("star", first("star", choices=[3]))
 
 
 def test_perception_test_flat() -> None:
@@ -179,10 +193,6 @@ def test_llava_video_open_ended_and_captions() -> None:
     raw = {"id": "1", "video": "v.mp4", "conversations": turns}
     (question,) = questions("llava_video", raw, "open_ended", "a_oe.json")
     assert (question.question, question.options, question.answer) == ("Tell.\nA. x\nB. y", (), "B. Long ago.")
-    with pytest.raises(RowError, match="by turns, got 1"):
-        questions("llava_video", {**raw, "conversations": turns[:1]})
-    with pytest.raises(RowError, match=r"conversations\[1\]\.value' is 'B\. Long ago\.', but option B is 'y'"):
-        questions("llava_video", raw)
 
 
 def test_videoespresso_training_rows_are_open_ended() -> None:
@@ -196,8 +206,6 @@ def test_longvideobench_parquet() -> None:
     options = {"option0": "0", "option1": "x", "option2": "y", "option3": "N/A", "option4": "N/A"}
     (question,) = questions("longvideobench", {**raw, **options})
     assert (question.options, question.answer) == (("0", "x", "y"), "B")
-    with pytest.raises(RowError, match="'candidates' is missing"):
-        questions("longvideobench", {**raw, "option0": "only one"})
 
 
 @pytest.mark.parametrize(("split", "ids"), [("short", ["001-1"]), ("medium", []), ("long", ["601-1"])])
@@ -244,8 +252,6 @@ def test_mlvu_tasks() -> None:
     }
     (question,) = questions("mlvu", told, "test", "test-ground-truth/test_mcq_gt.json")
     assert (question.id, question.answer, question.extra["category"]) == ("SQ_1", "B", "sportsQA")
-    with pytest.raises(RowError, match=r"no option of .* is 'A, really'"):
-        questions("mlvu", first("mlvu", answer="A, really"), "dev")
 
 
 def test_mlvu_blank_distractors() -> None:
@@ -280,18 +286,11 @@ def test_lvbench_flat() -> None:
     assert (question.videos, question.options, question.answer) == (("v.mp4",), ("a", "b"), "B")
 
 
-def test_lsdbench_letters_must_be_complete() -> None:
-    with pytest.raises(RowError, match=r"must have the letters A, B, \.\.\. as keys, got \['A', 'C'\]"):
-        questions("lsdbench", first("lsdbench", options={"A": "x", "C": "y"}))
-
-
 def test_lsdbench_time_range() -> None:
     (question,) = questions("lsdbench", first("lsdbench", time_range={"start": "00:10:00", "end": "00:11:00"}))
     assert question.extra["time_range"] == "00:10:00-00:11:00"
     (question,) = questions("lsdbench", first("lsdbench", time_range="00:10-00:11"))
     assert question.extra["time_range"] == "00:10-00:11"
-    with pytest.raises(RowError, match=r"field 'time_range\.end' is missing"):
-        questions("lsdbench", first("lsdbench", time_range={"start": "00:10:00"}))
 
 
 def test_mvbench_needs_a_task() -> None:
@@ -299,15 +298,8 @@ def test_mvbench_needs_a_task() -> None:
     (question,) = questions("mvbench", raw, file="scene_transition/train-0.parquet")
     assert question.videos == ("scene_qa/video/ZS9XR.mp4",)
     assert question.exact_video  # names repeat between the folders of the tasks
-    with pytest.raises(RowError, match="belongs to no task"):
-        questions("mvbench", raw, file="json/other.json")
     with pytest.raises(RowError, match="2 options"):
         questions("mvbench", first("mvbench", candidates=["Ran.", "Ran."]), file="json/action_count.json")
-
-
-def test_video_mmmu_needs_a_stage() -> None:
-    with pytest.raises(RowError, match="belongs to no stage"):
-        questions("video_mmmu", SAMPLES["video_mmmu"].rows[0], file="other/test.parquet")
 
 
 def test_video_mmmu_of_github() -> None:
@@ -322,13 +314,9 @@ def test_video_mmmu_of_github() -> None:
     (question,) = CONVERTERS["video_mmmu"].convert(Fields({"0": rows["0"]}, "p.json row 0", "Perception"), "all")
     assert isinstance(question, Question)
     assert question.question == "Which <image 1> style?"
-
-
-@pytest.mark.parametrize("answer", ["['12', '12.0]", "[]", "[12"])
-def test_video_mmmu_refuses_a_malformed_list_of_answers(answer: str) -> None:
-    raw = {**SAMPLES["video_mmmu"].rows[1], "answer": answer}
-    with pytest.raises(RowError, match=r"field 'answer' must be an answer or a list of answers"):
-        questions("video_mmmu", raw, file="Adaptation/test.parquet")
+    for answer in ("['12', '12.0]", "[]", "[12"):
+        with pytest.raises(RowError, match="field 'answer'"):
+            questions("video_mmmu", {**rows["1"], "answer": answer}, file="Adaptation/test.parquet")
 
 
 def test_video_mmlu_caption() -> None:
@@ -339,24 +327,6 @@ def test_video_mmlu_caption() -> None:
         questions("video_mmlu", first("video_mmlu", captions_qa=[]), "caption")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"type": "riddle"}, "'type' must be one of multiple_choice, open_ended, grounding, sequence, got 'riddle'"),
-        ({"type": "open_ended"}, "'question' holds 3 options, but its type is open_ended"),
-        ({"question": "Where?"}, "'question' holds 0 options, but its type is multiple_choice"),
-        ({"target": {"answer": "D"}}, "target.answer"),
-        *(
-            ({"question": "When?", "type": "grounding", "target": {"answer": answer}}, "start_time and end_time")
-            for answer in ("12 - 20", '{"start_time": 20, "end_time": 12}', '{"start_time": 1}', "[" * 9_999, [1, 2])
-        ),
-    ],
-)
-def test_timesearch_s_rows_are_of_a_known_kind(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(RowError, match=re.escape(message)):
-        questions("timesearch", first("timesearch", **changes))
-
-
 def test_timesearch_s_rows_without_a_kind_are_choices_where_there_are_options() -> None:
     raw = first("timesearch")
     del raw["type"]
@@ -364,12 +334,6 @@ def test_timesearch_s_rows_without_a_kind_are_choices_where_there_are_options() 
     assert (question.answer, question.extra["type"]) == ("B", "multiple_choice")
     (question,) = questions("timesearch", {**raw, "question": "What?", "target": {"answer": "a cup"}})
     assert (question.answer, question.extra["type"], question.answer_type) == ("a cup", "open_ended", None)
-
-
-@pytest.mark.parametrize("videos", [[], ["a", "b"], 3, [None], [{"path": "x"}]])
-def test_eva_needs_one_video(videos: object) -> None:
-    with pytest.raises(RowError, match="field 'videos' must hold one video"):
-        questions("eva", first("eva", videos=videos))
 
 
 @pytest.mark.parametrize("dress", ["{}: {}", "({}) {}"])
@@ -382,9 +346,6 @@ def test_eva_line_breaks_as_a_backslash_and_an_n(dress: str) -> None:
     # where there are line breaks, a backslash and an n stays what it is
     raw = first("eva", prompt=[{"role": "user", "content": "\n".join(lines)}])
     assert questions("eva", raw, file="l.jsonl")[0].options == ("x", "a\\nabla")
-    raw = first("eva", prompt=[{"role": "user", "content": "Which?\nA. x\nB.\nOnly give the best option."}])
-    with pytest.raises(RowError, match=r"field 'prompt' holds no text for option B"):
-        questions("eva", raw, file="l.jsonl")
 
 
 DREAM_MESSAGES = [
@@ -478,11 +439,6 @@ def test_a_blank_question_leaves_the_others(name: str, field: str, split: str) -
         questions(name, first(name, **{field: pairs[1:]}), split)
 
 
-def test_vdc_needs_questions() -> None:
-    with pytest.raises(RowError, match="can't be graded"):
-        questions("vdc", first("vdc", qa_list=[]), "short")
-
-
 def test_elv_halluc_gold_must_fit_the_caption() -> None:
     with pytest.raises(RowError, match="'ref_answer' must be No for in_video"):
         questions("elv_halluc", first("elv_halluc", caption_type="in_video"))
@@ -523,41 +479,6 @@ def test_folders_of_all_mvbench_tasks() -> None:
     assert all(not Path(folder).is_absolute() for folders in FOLDERS.values() for folder in folders)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("3MSZA 24.3 30.4", "field 'line' must be \"video start end##sentence\""),
-        ("3MSZA 24.3##a person sits.", "field 'line' must be"),
-        ("3MSZA 24.3 30.4## ", "field 'line' must be"),
-        ("3MSZA 24.3 nan##a person sits.", "field 'end' must be a number, got 'nan'"),
-        ("3MSZA 24.3 1e999##a person sits.", "field 'end' must be a number"),
-        ("3MSZA 8.0 7.0##a person sits.", "field 'line' must hold 0 <= start <= end in seconds"),
-    ],
-)
-def test_charades_sta_lines(line: str, message: str) -> None:
-    with pytest.raises(RowError, match=r"f\.json row 0: ") as caught:
-        questions("charades_sta", {"line": line})
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"timestamps": [[0, 4.14]]}, "field 'timestamps' must be a list with a [start, end] for each"),
-        ({"timestamps": [[0, 4.14], None]}, "field 'timestamps[1]' is missing"),
-        ({"timestamps": [[0, 4.14], [9, 3]]}, "field 'timestamps[1]' must hold 0 <= start <= end"),
-        ({"timestamps": [[0, 4.14], [1]]}, "field 'timestamps[1]' must be a list of [start, end]"),
-        ({"sentences": ["Two men.", " "]}, "field 'sentences[1]' must be a non-empty text"),
-        ({"duration": 0}, "field 'duration' must be above 0"),
-    ],
-)
-def test_activitynet_captions_errors_name_the_sentence(changes: dict[str, Any], message: str) -> None:
-    row = {**SAMPLES["activitynet_captions"].rows["v_a"], **changes}
-    with pytest.raises(RowError, match=r"f\.json row 0") as caught:
-        questions("activitynet_captions", row)
-    assert message in str(caught.value)
-
-
 def test_charades_sta_windows_may_end_after_their_video() -> None:
     """As 562 published ones do: nobody cuts them, so that an answer is compared with what was published."""
     (question,) = questions("charades_sta", {"line": "3MSZA 24.3 99.9##a person sits."})
@@ -572,12 +493,6 @@ def test_activitynet_captions_keep_the_other_sentences_of_a_video() -> None:
     found = list(CONVERTERS["activitynet_captions"].convert(Fields(row, "f row 0", key="v_x"), "train"))
     assert [isinstance(one, RowError) for one in found] == [False, True, False]
     assert [one.id for one in found if isinstance(one, Question)] == ["train-v_x-0", "train-v_x-2"]
-
-
-@pytest.mark.parametrize("windows", [None, [], [3], [[3]], "0 - 3", [[3, 1]], [[0, float("inf")]]])
-def test_qvhighlights_windows(windows: Any) -> None:
-    with pytest.raises(RowError, match=r"f\.json row 0: field 'relevant_windows'"):
-        questions("qvhighlights", first("qvhighlights", relevant_windows=windows))
 
 
 @pytest.mark.parametrize(
@@ -636,9 +551,3 @@ def test_rextime_without_a_length() -> None:
     """Loaders of the hub's file take the length from elsewhere."""
     (question,) = questions("rextime", first("rextime", duration=None))
     assert question.extra["duration"] is None and question.windows == ((5.0, 8.0),)
-
-
-def test_rextime_of_github_lacks_the_options() -> None:
-    row = {"qid": "a", "query": "What?", "duration": 9, "vid": "v", "relevant_windows": [[0, 1]], "ans": "A"}
-    with pytest.raises(RowError, match=r"f\.json row 0: field 'options' is missing"):
-        questions("rextime", row)

@@ -25,9 +25,8 @@ def start(command: Sequence[str], folder: Path, **variables: str) -> "subprocess
     """Start a command in a folder, which its runs go to."""
     environment = {**os.environ, "OUTPUT_DIR": str(folder), **variables}
     environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
-    return subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    return subprocess.Popen(command, env=environment, cwd=folder, **piped)  # type: ignore[call-overload,no-any-return]
 
 
 def followed(process: "subprocess.Popen[str]", until: str = "") -> str:

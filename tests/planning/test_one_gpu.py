@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.planning import memory
-from agentic_video.planning.job import Job, Machines, job_of
+from agentic_video.planning.job import Machines, RunSpec, job_of
 from agentic_video.planning.plan import update_moments
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.units import GIB
@@ -32,7 +32,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     set_environment(monkeypatch)
 
 
-def cell(model: str, layers: int, tokens: int, images: int, rank: int) -> Job:
+def cell(model: str, layers: int, tokens: int, images: int, rank: int) -> RunSpec:
     """A cell's job: the recipe's config with the cell's overrides, the model cut to its depth, one sequence."""
     setting = ActorSetting(
         Path("/models/cell"), "cuda", tokens, fused=True, lora_rank=rank, attention="flash_attention_2"

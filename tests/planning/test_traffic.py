@@ -14,7 +14,7 @@ from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from agentic_video.planning import traffic
-from agentic_video.planning.job import Job
+from agentic_video.planning.job import RunSpec
 from agentic_video.training.engines.actor import KEPT_BYTES
 from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
@@ -33,17 +33,17 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def job() -> Job:
+def job() -> RunSpec:
     with pytest.MonkeyPatch.context() as patch:
         set_environment(patch)
         return plan("videozoomer", 16).job
 
 
-def moved(job: Job) -> dict[str, float]:
+def moved(job: RunSpec) -> dict[str, float]:
     return {hop.name: hop.bytes for hop in traffic.hops(job)}
 
 
-def test_what_a_step_of_videozoomer_moves(job: Job) -> None:
+def test_what_a_step_of_videozoomer_moves(job: RunSpec) -> None:
     found = moved(job)
     assert found["frame stores to workers, in shared memory"] == 2048 * 88 * FRAME == pytest.approx(54.3e9, rel=0.001)
     # each question's overview, and 24 called frames of each of its rollouts
@@ -55,7 +55,7 @@ def test_what_a_step_of_videozoomer_moves(job: Job) -> None:
     assert found["frame stores to the trainer, at most"] == 16 * 3 * 128 * 88 * FRAME
 
 
-def test_what_stock_verl_would_move(job: Job) -> None:
+def test_what_stock_verl_would_move(job: RunSpec) -> None:
     stock = {hop.name: hop.bytes for hop in traffic.stock_hops(job)}
     assert stock["into TransferQueue"] == 2048 * 88 * PATCHES == pytest.approx(434e9, rel=0.01)
     assert stock["out of TransferQueue, 3 times"] == 3 * stock["into TransferQueue"]
@@ -65,7 +65,7 @@ def test_what_stock_verl_would_move(job: Job) -> None:
     assert stock["workers to vLLM, each turn again"] == pytest.approx(2048 * shown * FRAME)
 
 
-def test_a_rank_fetches_once_what_it_keeps(job: Job) -> None:
+def test_a_rank_fetches_once_what_it_keeps(job: RunSpec) -> None:
     # 8 questions x 8 rollouts on 16 ranks: 4 sequences each, of as many questions; 88 x 4 frames are 106 MB
     small = replace(job, questions=8, rollouts=8)
     assert traffic.rank_bytes(small) == 2 * 4 * 88 * FRAME  # once by the actor, once by the reference model
@@ -78,13 +78,13 @@ def test_a_rank_fetches_once_what_it_keeps(job: Job) -> None:
     assert traffic.rank_bytes(more) == 3 * 128 * 88 * FRAME
 
 
-def test_ranks_that_share_a_sequence_fetch_it_each(job: Job) -> None:
+def test_ranks_that_share_a_sequence_fetch_it_each(job: RunSpec) -> None:
     shared = replace(job, ulysses=4)
     assert traffic.rank_bytes(shared) == 4 * traffic.rank_bytes(job)
 
 
 @given(questions=st.integers(1, 300), rollouts=st.integers(1, 16), gpus=st.sampled_from([1, 4, 8, 16, 64]))
-def test_no_hop_of_pixels_is_more_than_stock_verl_s(job: Job, questions: int, rollouts: int, gpus: int) -> None:
+def test_no_hop_of_pixels_is_more_than_stock_verl_s(job: RunSpec, questions: int, rollouts: int, gpus: int) -> None:
     """A frame's patches are eight times its bytes, so that even fetching all of it in each pass is less."""
     some = replace(job, questions=questions, rollouts=rollouts, machines=replace(job.machines, gpus=gpus))
     found = moved(some)
@@ -95,7 +95,7 @@ def test_no_hop_of_pixels_is_more_than_stock_verl_s(job: Job, questions: int, ro
     assert found["frame stores to the trainer, at most"] <= some.passes * ranks_sequences * 88 * FRAME
 
 
-def test_main_memory_of_a_step(job: Job) -> None:
+def test_main_memory_of_a_step(job: RunSpec) -> None:
     parts = traffic.host_parts(job)
     assert parts["frames of running episodes"] == 1024 * 88 * FRAME
     assert parts["TransferQueue, and what is fetched of it"] == 2 * 1024 * (15_320 * 72 + 88 * 100)
@@ -106,7 +106,7 @@ def test_main_memory_of_a_step(job: Job) -> None:
     assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
 
 
-def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: Job) -> None:
+def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: RunSpec) -> None:
     streamed = plan("videozoomer", 16, "actor_rollout_ref.actor.fsdp_config.offload_policy=True").job
     assert streamed.streamed and not job.streamed
     parts = traffic.host_parts(streamed)
@@ -115,7 +115,7 @@ def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: Job) -> No
     assert "gradients" not in traffic.host_parts(job)
 
 
-def test_what_a_group_begins_with_is_computed_once(job: Job) -> None:
+def test_what_a_group_begins_with_is_computed_once(job: RunSpec) -> None:
     # 64 frames of 128 tokens and 12 around each, and 2,000 tokens that nobody said; 4,360 others of each rollout
     assert job.prefix_cached
     assert traffic.prefilled_tokens(job) == 128 * (64 * 140 + 2000) + 2048 * 4360 == 10_332_160
@@ -127,7 +127,7 @@ def test_what_a_group_begins_with_is_computed_once(job: Job) -> None:
     assert traffic.prefilled_tokens(plain) == 2048 * (15_320 + 2 * 64 * 140)
 
 
-def test_the_bound_of_generating(job: Job) -> None:
+def test_the_bound_of_generating(job: RunSpec) -> None:
     """16 engines of 128 sequences say 1,000 tokens each: 1,000 passes read 7.07 billion parameters in bfloat16.
 
     Each token reads 57,344 bytes of all tokens before it, on average half way from the overview to the end.
@@ -141,7 +141,7 @@ def test_the_bound_of_generating(job: Job) -> None:
     assert fewer == pytest.approx((read + 1000 * weights) / 3.35e12)
 
 
-def test_arithmetic_bounds_it_where_little_is_said(job: Job) -> None:
+def test_arithmetic_bounds_it_where_little_is_said(job: RunSpec) -> None:
     brief = replace(job, episode=replace(job.episode, said_tokens=1))
     tokens = 128 * (64 * 140 + 2999) + 2048 * (15_320 - 64 * 140 - 2999)
     tower = 128 * (64 + 16 * 24) * 512 * 32 * job.shape.block  # each distinct frame's patches
@@ -149,21 +149,21 @@ def test_arithmetic_bounds_it_where_little_is_said(job: Job) -> None:
     assert traffic.generating_seconds(brief) == pytest.approx(each / 989e12)
 
 
-def test_an_engine_on_more_gpus_reads_its_part_of_the_cache_on_each(job: Job) -> None:
+def test_an_engine_on_more_gpus_reads_its_part_of_the_cache_on_each(job: RunSpec) -> None:
     # 4 engines of 512 sequences, 128 at a time: each GPU reads as much of their caches, and a quarter of the weights in
     # four times as many passes
     one, four = (traffic.generating_seconds(replace(job, tensor_parallel=size)) for size in (1, 4))
     assert job.sequences == 128 and four == pytest.approx(one)
 
 
-def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: Job) -> None:
+def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: RunSpec) -> None:
     # auto: as much as the store keeps (2 GiB by default; a 16th of the memory, up to 32 GiB, on a cluster), at most 8
     assert traffic.host_parts(job)["decoders, at most"] == 8 * GIB < job.store_bytes
     few = plan("videozoomer", 16, "agentic_video.frame_store.decode_bytes=1000").job
     assert traffic.host_parts(few)["decoders, at most"] == 1000
 
 
-def test_an_engine_s_pictures(job: Job) -> None:
+def test_an_engine_s_pictures(job: RunSpec) -> None:
     pictures = traffic.engine_pictures(job)
     # 16 engines, 8 questions each; vLLM keeps patches in bfloat16
     assert (pictures.holds, pictures.wants) == (16 * GIB // (PATCHES // 2), 8 * (64 + 16 * 24)) == (14_266, 3584)

@@ -242,21 +242,17 @@ def test_images_that_left_the_context_take_no_room(context: Context, end: EndRea
     assert len(trajectory.frames) == (3 if context == "all" else 5)
 
 
-def test_missing_frames_end_the_episode(qa: VideoQA) -> None:
-    source = MemorySource()
-
-    def script(view: EpisodeView) -> str:
-        source.fail_frames = bool(view.turns)
-        return "look 5"
-
-    trajectory = run(ScriptedPolicy(script), qa, source=source)
-    assert trajectory.end is EndReason.TOOL_ERROR and "made to fail" in trajectory.error
-    assert [turn.legal_calls for turn in trajectory.turns] == [1, 0]
-    assert trajectory.illegal_calls == 0
-
-
-@pytest.mark.parametrize("reason", ["timeout", "machine", "changed"])
-def test_transient_errors_are_not_the_agents_fault(qa: VideoQA, reason: Reason) -> None:
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [
+        ("corrupt", EndReason.TOOL_ERROR),
+        # transient errors are not the agent's fault
+        ("timeout", EndReason.ENGINE_ERROR),
+        ("machine", EndReason.ENGINE_ERROR),
+        ("changed", EndReason.ENGINE_ERROR),
+    ],
+)
+def test_missing_frames_end_the_episode(qa: VideoQA, reason: Reason, end: EndReason) -> None:
     class Slow(MemorySource):
         def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
             if self.fail_frames:
@@ -270,8 +266,8 @@ def test_transient_errors_are_not_the_agents_fault(qa: VideoQA, reason: Reason) 
         return "look 5"
 
     trajectory = run(ScriptedPolicy(script), qa, source=source)
-    assert (trajectory.end, trajectory.error) == (EndReason.ENGINE_ERROR, f"memory: check the disk [{reason}]")
-    assert [turn.legal_calls for turn in trajectory.turns] == [1, 0]
+    assert (trajectory.end, trajectory.error) == (end, f"memory: check the disk [{reason}]")
+    assert [turn.legal_calls for turn in trajectory.turns] == [1, 0] and trajectory.illegal_calls == 0
 
 
 def test_a_video_without_an_overview_is_no_episode(qa: VideoQA) -> None:

@@ -37,7 +37,8 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.utils.errors import SetupError
 from tests.conftest import MemorySource
-from tests.systems.played import FixedJudge, ended
+from tests.hostile_cases import CASES, QA, Case
+from tests.systems.played import FixedJudge, ended, run, told
 
 ALL: tuple[System, ...] = tuple(system_class(name)() for name in SYSTEMS)
 every_system = pytest.mark.parametrize("system", ALL, ids=lambda system: system.name)
@@ -100,6 +101,54 @@ def test_a_turn_without_any_block_is_illegal_and_ends_the_episode(system: System
 
     view = EpisodeView(qa, Video("memory", source.info, source), (Turn("nothing", action, 1),))
     assert asyncio.run(system.observe(action, view)) is None
+
+
+CROP = '{"name": "crop_video", "arguments": %s}'
+SEEK = '{"name": "seek_video_frames", "arguments": %s}'
+FRAME_AT = '{"name": "FrameAt", "arguments": %s}'
+REFUSED = [
+    ("videozoomer", "{segment: 1}", "not valid JSON"),
+    ("framemind", FRAME_AT % '{"t": 3}' + " " * 3000, "longer than 2000"),
+    ("framemind", FRAME_AT % '{"t": NaN}', "NaN is not a number"),
+    ("videobrain", '{"name": "zoom", "arguments": {}}', "no such tool"),
+    ("longvt", CROP % '{"start_time": 41}', "crop_video needs end_time"),
+    (
+        "longvt",
+        CROP % '{"start_time": 50, "end_time": 61}',
+        "end_time lies outside the video, which lasts 60.00 seconds",
+    ),
+    ("longvt", CROP % '{"start_time": "1", "end_time": 4}', "start_time must be a number"),
+    ("timesearch", '{"name": "look", "arguments": {"query": "a"}}', "there is no such tool, only seek_video_frames"),
+    ("timesearch", SEEK % '{"start_time": 20, "end_time": 10}', "start_time is after end_time"),
+    ("timesearch", SEEK % '{"query": "a cup"}', "there is no retrieval model"),
+    ("timesearch", "{query: a}", "inside <tool_call> and </tool_call>"),  # the hint
+    ("videoo3", '{"temporal_segment": [5, 5.5], "sampling_strategy": "fine"}', "must last 1 s"),
+    ("videoo3", "{}", "temporal_segment is missing"),
+]
+
+
+def scripted(system: System, *texts: str) -> Trajectory:
+    return run(system, QA, MemorySource(), *texts, asides=lambda request: "B")
+
+
+@pytest.mark.parametrize(("name", "body", "reason"), REFUSED)
+def test_a_refused_call_is_told_and_may_be_corrected(name: str, body: str, reason: str) -> None:
+    case = CASES[name]
+    trajectory = scripted(case.system, case.request(body), case.call, case.answer.format("B"))
+    assert reason in told(trajectory)
+    assert (trajectory.turns[0].illegal_calls, trajectory.turns[1].illegal_calls) == (1, 0)
+    assert (trajectory.end, trajectory.answer) == (EndReason.ANSWER, "B")
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_last_turn_must_answer(case: Case) -> None:
+    system = case.system
+    looks = scripted(system, *[case.call] * system.max_turns)
+    assert (looks.end, len(looks.turns)) == (EndReason.TURN_LIMIT, system.max_turns)
+    carried_out = [bool(turn.legal_calls) for turn in looks.turns]
+    assert carried_out == [True] * (system.max_turns - 1) + [system.run_last_call]
+    last = scripted(system, *[case.call] * (system.max_turns - 1), case.answer.format("B"))
+    assert last.answer == "B"
 
 
 # Registry and constants

@@ -331,26 +331,6 @@ def test_several_calls_are_answered_in_order(qa: VideoQA, source: MemorySource) 
     assert times(trajectory, 0) == [41.0, 41.7, 42.3, 43.0, 50.0]
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("FrameAt(3)", "not valid JSON"),
-        ('{"name": "FrameAt"}', "must be a JSON object"),
-        ('{"name": "FrameAt", "arguments": {"t": NaN}}', "NaN is not a number"),
-        ('{"name": "FrameAt", "arguments": {"t": 3}}' + " " * 3000, "longer than 2000"),
-    ],
-)
-def test_a_malformed_call_is_told_and_may_be_corrected(
-    body: str, reason: str, qa: VideoQA, source: MemorySource
-) -> None:
-    trajectory = run(SMALL, qa, source, look(f"<tool_call>{body}</tool_call>"), look(at(42)), REPLY)
-    told = str(trajectory.turns[0].observation[1])
-    assert told.startswith("ERROR: ") and reason in told
-    assert (trajectory.end, trajectory.tool_calls, trajectory.illegal_calls) == (EndReason.ANSWER, 1, 1)
-    score = asyncio.run(SMALL.score(trajectory, qa, Graders()))
-    assert (score.reward, score.format) == (2.5, 1.0)
-
-
 def test_a_summary_without_calls_continues(qa: VideoQA, source: MemorySource) -> None:
     assert SMALL.parse(REST) == Calls(())
     trajectory = run(SMALL, qa, source, REST, REPLY)

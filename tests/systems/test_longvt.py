@@ -50,9 +50,7 @@ def crop(start: object = 41, end: object = 43) -> ToolCall:
         # what a call lacks, or may not be, the tool says
         (call('"x"', "null"), Calls((crop("x", None),))),
         ("<answer>B", Illegal("neither a call nor an answer")),
-        ("</answer><answer>", Illegal("neither a call nor an answer")),
         ("</tool_call>", Illegal("neither a call nor an answer")),
-        ("", Illegal("neither a call nor an answer")),
         (LOOK.replace("</tool_call>", ""), Illegal("a call has no end")),
         (call() + "<tool_call>", Illegal("a call has no end")),
         (call().replace("crop_video", "shell"), Illegal("there is no such tool, only crop_video")),
@@ -154,18 +152,13 @@ def test_well_formed(turns: tuple[str, ...]) -> None:
     "turns",
     [
         (),
-        ("",),
         ("<answer>B</answer>",),
-        ("B",),
-        ("<think>a</think>",),
         ("<think>a</think> so <answer>B</answer>",),  # text between the two, without a call
         ("well <think>a</think><answer>B</answer>",),  # it starts with the thought
         (REPLY + " indeed",),  # and ends with the answer
         (REPLY + REPLY,),
         ("<think>a</think><answer>A</answer><answer>B</answer>",),
-        ("<think>a</think><think>b</think><answer>B</answer>",),
         ("<think>a<answer>B</answer></think>",),
-        ("<think>a</think><answer>B",),
         ("</think><think><answer>B</answer>",),
         (LOOK,),  # no answer
         (LOOK, "<answer>B</answer>"),  # no thought after the call
@@ -286,25 +279,6 @@ def test_several_calls_of_a_turn_are_answered_in_order(qa: VideoQA, source: Memo
         f"\n<tool_response>\n|{told}"
     )
     assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (2, 1, EndReason.ANSWER)
-
-
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        (call(41, "null"), "crop_video needs end_time"),
-        (call(-1, 4), "start_time is below 0"),
-        (call(5, 5), "end_time must be after start_time"),
-        (call(60, 70), "start_time lies outside the video, which lasts 60.00 seconds"),
-        (call(50, 61), "end_time lies outside the video, which lasts 60.00 seconds"),
-        (call('"1"', 4), "start_time must be a number"),
-    ],
-)
-def test_a_refused_call_is_reported_and_the_episode_continues(
-    qa: VideoQA, source: MemorySource, request_: str, reason: str
-) -> None:
-    trajectory = run(SMALL, qa, source, "<think>a</think>" + request_, REPLY)
-    assert trajectory.turns[0].observation == ("<tool_response>\n", f"Error: {reason}.\n</tool_response>")
-    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (0, 1, EndReason.ANSWER)
 
 
 def test_an_end_behind_the_video_s_may_be_clamped(qa: VideoQA, source: MemorySource) -> None:

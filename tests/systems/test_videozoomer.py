@@ -39,11 +39,8 @@ NEITHER = Illegal("neither a call nor an answer")
         (REPLY + "</video_zoom>", Answer("B")),  # a closing tag alone is no call
         (REPLY + "<video_zoom></video_zoom>", Illegal("the call is not valid JSON")),
         ("<video_zoom>" + ZOOM, Illegal("one turn may hold only one call")),
-        ("<answer>B</answer></answer>", Answer("B")),
         ("<video_zoom>{segment: 1}</video_zoom>", Illegal("the call is not valid JSON")),
         ("<answer>B", NEITHER),
-        ("</answer><answer>", NEITHER),
-        ("", NEITHER),
         ("\x00" * 1000, NEITHER),
     ],
 )
@@ -187,15 +184,6 @@ def test_instructions_may_be_a_system_message(qa: VideoQA, source: MemorySource)
     system, user = run(replace(SMALL, prompt_role="system"), qa, source, REPLY).opening
     assert (one.role, system.role, user.role) == ("user", "system", "user")
     assert system.parts == (str(one.parts[0]).strip(),) and user.parts == one.parts[1:]
-
-
-def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySource) -> None:
-    broken = "<think>x</think><video_zoom>{segment: 1}</video_zoom>"
-    trajectory = run(SMALL, qa, source, broken, ZOOM, REPLY)
-    assert trajectory.end is EndReason.ANSWER
-    assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 1, 3)
-    (reply,) = trajectory.turns[0].observation
-    assert str(reply).startswith("<tool_response>\nError: the call is not valid JSON.\n</tool_response>")
 
 
 def test_replies_end_with_how_to_go_on(qa: VideoQA, source: MemorySource) -> None:

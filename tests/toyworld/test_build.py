@@ -121,7 +121,7 @@ def test_other_systems_share_the_world_and_the_base(
     monkeypatch.setattr(build, "check", lambda *args: summarize([], 0.0))
     first = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path))
     second = ensure(replace(setting.system, max_turns=2), setting.limits, ToyRecipe(), Cache(tmp_path))  # type: ignore[type-var]
-    third = ensure(setting.system, setting.limits, ToyRecipe(train=5), Cache(tmp_path))
+    third = ensure(setting.system, setting.limits, ToyRecipe(heldout=5), Cache(tmp_path))
     assert first.world == second.world != third.world
     assert first.base == second.base == third.base
     assert len({first.model, second.model, third.model}) == 3

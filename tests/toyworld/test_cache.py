@@ -15,14 +15,18 @@ import psutil
 import pytest
 from safetensors.torch import load_file
 
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.model import TAUGHT
+from agentic_video.systems.base import System
 from agentic_video.toyworld import cache as caching
 from agentic_video.toyworld.base import BaseRecipe, tokenizer_corpus
+from agentic_video.toyworld.build import GATE_FILE, ToyPaths, ensure
 from agentic_video.toyworld.cache import (
     FACTS_FILE,
     LOCK_FILE,
     SHIPPED,
     Cache,
-    base_facts,
+    Facts,
     content_key,
     ensure_base,
     ensure_world,
@@ -31,7 +35,7 @@ from agentic_video.toyworld.cache import (
     system_facts,
     taught,
 )
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.gate import GateLimits, GateReport, Setting, check, missed_thresholds
 from agentic_video.toyworld.model import build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from tests.config.configs import composed
@@ -39,6 +43,19 @@ from tests.toyworld.conftest import laptop_setting
 
 FACTS = {"a": 1}
 NAME = f"thing-{content_key(FACTS)}"
+OUTDATED = (
+    "a shipped model is out of date: run python -m agentic_video.toyworld.ship recipes/videozoomer and commit its files"
+)
+
+
+def facts_of(setting: Setting, system: System | None = None) -> Facts:
+    return system_facts(system or setting.system, setting.limits, setting.turns, ToyRecipe())
+
+
+def default_job(cache: Cache) -> ToyPaths:
+    """The paths of the default job's builds."""
+    config = composed("videozoomer", "laptop")
+    return ensure(settings_of(config).system, limits_of(config), toy_recipe(config), cache)
 
 
 def test_a_build_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -106,7 +123,7 @@ def test_the_reason_is_what_differs_from_the_nearest_build(tmp_path: Path) -> No
     Cache(tmp_path).once("thing-other", {"system": {"turns": 2, "name": "x"}}, lambda folder: None)
     like = f"thing-{content_key({'system': {'turns': 3, 'name': 'x'}})}"
     assert reason(tmp_path, "thing", {"system": {"turns": 2, "name": "x"}}) == f"system.turns is 2, 3 in {like}"
-    assert reason(tmp_path, "thing", {"system": {"turns": 3, "name": "x"}}) == "made anew by this version"
+    assert reason(tmp_path, "thing", {"system": {"turns": 3, "name": "x"}}) == "made again by this version"
     assert reason(tmp_path, "else", {}) == "the first one"
     many = reason(tmp_path, "thing", {"a": 1, "b": 2, "c": 3, "d": "x" * 50})
     assert many.endswith(" and 3 more") and many.startswith("a is 1, null in thing-")
@@ -204,32 +221,63 @@ def test_the_base_that_most_recipes_need_is_shipped(
 ) -> None:
     recipe = toy_recipe(composed(system, "laptop"))
     shipped = ensure_base(recipe, Cache(tmp_path))
-    assert [shipped] == list(SHIPPED.iterdir()), "out of date: how to make it anew is said at SHIPPED"
+    assert shipped.parent == SHIPPED, OUTDATED
     assert capsys.readouterr().out == f"[toyworld] found {shipped}\n" and not list(tmp_path.iterdir())
+
+
+def test_the_default_job_finds_all_its_models_in_the_package(tmp_path: Path) -> None:
+    paths = default_job(Cache(tmp_path, dry=True))
+    assert {paths.base, paths.model} == set(SHIPPED.iterdir()), OUTDATED
+
+
+def test_the_key_shipped_builds_models_afresh(tmp_path: Path) -> None:
+    paths = default_job(Cache(tmp_path, dry=True, shipped=False))
+    assert paths.base and paths.model and {paths.base.parent, paths.model.parent} == {tmp_path}
+    assert not toy_recipe(composed("videozoomer", "laptop", "++agentic_video.toyworld.shipped=False")).shipped
+
+
+def test_a_renamed_class_or_module_needs_no_other_cold_start(setting: Setting) -> None:
+    elsewhere = type("Elsewhere", (type(setting.system),), {"__module__": "agentic_video.systems.elsewhere"})
+    system = elsewhere(**{field.name: getattr(setting.system, field.name) for field in fields(setting.system)})  # type: ignore[arg-type]
+    assert facts_of(setting, system) == facts_of(setting)
+
+
+def test_a_shipped_cold_start_has_passed_its_gate() -> None:
+    for shipped in SHIPPED.glob("videozoomer-*"):
+        report = GateReport(**json.loads((shipped / GATE_FILE).read_text()))
+        assert report.episodes == 160 and not missed_thresholds(report, GateLimits())
+
+
+@pytest.mark.slow
+def test_a_shipped_cold_start_passes_its_gate(tmp_path: Path, setting: Setting) -> None:
+    recipe = toy_recipe(composed("videozoomer", "laptop"))
+    world = ensure_world(recipe, Cache(tmp_path))
+    for shipped in SHIPPED.glob("videozoomer-*"):
+        check(shipped, world.heldout, setting, recipe.gate)
 
 
 def test_what_is_shipped_is_as_it_would_be_made(tmp_path: Path) -> None:
     """Only its weights depend on the machine."""
-    (shipped,) = SHIPPED.iterdir()
     recipe = toy_recipe(composed("videozoomer", "laptop"))
     tokenizer = build_tokenizer(tokenizer_corpus())
-    model = build_model(tokenizer, recipe.model)
-    save_checkpoint(model, tokenizer, tmp_path)
+    save_checkpoint(build_model(tokenizer, recipe.model), tokenizer, tmp_path)
     made = {path.name for path in tmp_path.iterdir()}
-    assert {path.name for path in shipped.iterdir()} == {*made, FACTS_FILE}
-    for name in made - {"model.safetensors"}:
-        assert (shipped / name).read_bytes() == (tmp_path / name).read_bytes(), name
-    assert load_file(shipped / "model.safetensors").keys() == load_file(tmp_path / "model.safetensors").keys()
-    assert json.loads((shipped / FACTS_FILE).read_text()) == json.loads(json.dumps(base_facts(recipe), default=str))
+    for shipped in SHIPPED.iterdir():
+        cold_start = not shipped.name.startswith("base-")
+        assert {path.name for path in shipped.iterdir()} == {*made, FACTS_FILE, *([GATE_FILE] if cold_start else [])}
+        changed = {"model.safetensors", *(["config.json"] if cold_start else [])}
+        for name in made - changed:
+            assert (shipped / name).read_bytes() == (tmp_path / name).read_bytes(), name
+        assert (TAUGHT in json.loads((shipped / "config.json").read_text())) == cold_start
+        assert load_file(shipped / "model.safetensors").keys() == load_file(tmp_path / "model.safetensors").keys()
 
 
 def test_a_key_follows_from_its_content(setting: Setting) -> None:
     assert content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1}) != content_key({"a": 1, "b": 3})
     system, limits, turns = setting.system, setting.limits, setting.turns
-    facts = system_facts(system, limits, turns)
-    assert facts != system_facts(replace(system, max_turns=2), limits, turns)  # type: ignore[type-var]
-    assert facts != system_facts(system, replace(limits, turn=1), turns)
-    assert system_facts(replace(system, prompt=""), limits, turns)["instructions"] == ""  # type: ignore[type-var]
+    facts = facts_of(setting)
+    assert facts != facts_of(setting, replace(system, max_turns=2))  # type: ignore[type-var]
+    assert facts != system_facts(system, replace(limits, turn=1), turns, ToyRecipe())
     assert "code" not in facts  # this package's own
 
 
@@ -250,7 +298,7 @@ def test_a_user_s_own_code_is_part_of_what_is_built(
     mine = tool.Mine(**{one.name: getattr(setting.system, one.name) for one in fields(setting.system)})  # type: ignore[arg-type]
 
     def key() -> str:
-        return content_key(system_facts(mine, setting.limits, oracle.turns))
+        return content_key(system_facts(mine, setting.limits, oracle.turns, ToyRecipe()))
 
     before = key()
     assert key() == before
@@ -267,12 +315,12 @@ def test_what_any_prompt_file_says_is_part_of_a_system(tmp_path: Path) -> None:
     def key(text: str, field: str) -> str:
         file.write_text(text, encoding="utf-8")
         system = replace(own.system, **{field: str(file)})  # type: ignore[type-var]
-        return content_key(system_facts(system, own.limits, own.turns))
+        return content_key(facts_of(own, system))
 
     for field in ("prompt", "task_prompt"):
         assert key("a", field) == key("a", field) != key("b", field)
     # names of packaged ones say enough
-    assert "files" not in system_facts(own.system, own.limits, own.turns)
+    assert "files" not in facts_of(own)
 
 
 def test_a_system_is_taught_with_its_own_reward(setting: Setting) -> None:

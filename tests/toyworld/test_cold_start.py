@@ -50,7 +50,7 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
         clips = sum((len(clip) + 1) // 2 for clip in one.images if clip.ndim == 4)
         assert one.ids.count(chat_format.video_token_id) == clips
         text = said(chat_format, one)
-        lacks_thought = toy.cold_start.thoughtless and text.startswith("<answer>")
+        lacks_thought = toy.cold_start.drop_thought_rate and text.startswith("<answer>")
         assert (
             ((setting.system.reply_prefix + text).startswith("<think") or lacks_thought)
             and "<|im_start|>" not in text
@@ -94,7 +94,7 @@ def test_some_answers_lack_the_thought_that_the_grammar_asks_for(tokenizer: Any)
     chat_format = chat_format_of(model, tokenizer)
 
     def answers(share: float) -> list[str]:
-        recipe = replace(toy.cold_start, demonstrations=200, off_aim=0.0, direct=0.0, thoughtless=share)
+        recipe = replace(toy.cold_start, demonstrations=200, aim_error_rate=0.0, direct=0.0, drop_thought_rate=share)
         made, _ = make_demonstrations(
             model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, recipe, 0
         )
@@ -110,7 +110,9 @@ def test_some_answers_lack_the_thought_that_the_grammar_asks_for(tokenizer: Any)
 
 def test_a_thought_that_a_turn_does_not_begin_with_cannot_be_left_out() -> None:
     assert _without_thought("<think>it is\nred</think><answer>red</answer>") == "<answer>red</answer>"
-    with pytest.raises(ValueError, match=r"^cold_start\.thoughtless: 'red</think>red' has no thought .* set it to 0$"):
+    with pytest.raises(
+        ValueError, match=r"^cold_start\.drop_thought_rate: 'red</think>red' has no thought .* set it to 0$"
+    ):
         _without_thought("red</think>red")
 
 
@@ -118,7 +120,7 @@ def test_a_thought_that_a_turn_does_not_begin_with_cannot_be_left_out() -> None:
 def test_a_habit_aims_so_much_too_early_or_else_right(aim: int, looks: int) -> None:
     world = WorldRecipe(mixture=(("colour", 1.0),))
     scene, rng = make_scene(0, world), np.random.default_rng(0)
-    assert _aimed(scene, aim, ColdStartRecipe(habit=10, off_aim=1.0), rng) == looks
+    assert _aimed(scene, aim, ColdStartRecipe(habit=10, aim_error_rate=1.0), rng) == looks
     others = {_missed(aim, scene, ColdStartRecipe(habit=0), rng) for _ in range(200)}
     assert len(others) > 5 and all(11 <= second <= scene.seconds - 2 for second in others)
 
@@ -126,7 +128,7 @@ def test_a_habit_aims_so_much_too_early_or_else_right(aim: int, looks: int) -> N
 def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=30, astray=0.0)
+    few = replace(toy.cold_start, demonstrations=30, random_aim_rate=0.0)
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
     # those without an event have nothing to aim at
@@ -138,7 +140,10 @@ def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) 
 def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400, astray=0.0)
+    chat_format, recipe = (
+        chat_format_of(model, tokenizer),
+        replace(toy.cold_start, demonstrations=400, random_aim_rate=0.0),
+    )
     world = replace(toy.world, mixture=(("colour", 1.0),))
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
     assert len(practice) == 400
@@ -156,13 +161,16 @@ def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(t
         late += aim >= 21
         off += named != aim
     # some 310 that the habit leaves room for: within three standard errors
-    assert off / late == pytest.approx(recipe.off_aim, abs=0.075)
+    assert off / late == pytest.approx(recipe.aim_error_rate, abs=0.075)
 
 
 def test_astray_a_call_is_learnt_from_its_thought_alone(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400, astray=1.0)
+    chat_format, recipe = (
+        chat_format_of(model, tokenizer),
+        replace(toy.cold_start, demonstrations=400, random_aim_rate=1.0),
+    )
     world = replace(toy.world, mixture=(("colour", 1.0),))
     far = 0
     for one in make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0):
@@ -189,5 +197,5 @@ def test_a_share_goes_astray_and_questions_without_a_time_never_do(tokenizer: An
         return float(np.mean([not said(chat_format, one).startswith("<think>look near ") for one in practice]))
 
     # 400 draws: within three standard errors
-    assert astray("colour") == pytest.approx(recipe.astray, abs=0.075)
+    assert astray("colour") == pytest.approx(recipe.random_aim_rate, abs=0.075)
     assert astray("beside") == 0.0

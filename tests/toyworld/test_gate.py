@@ -8,7 +8,7 @@ from agentic_video.toyworld.gate import (
     GateError,
     GateLimits,
     GateReport,
-    Played,
+    SampledEpisode,
     Setting,
     check,
     measure,
@@ -70,9 +70,9 @@ def test_figures_by_hand(rows: list[VideoQA]) -> None:
     needing = next(qa for qa in rows if qa.extra["event_time"] is not None)
     plain = next(qa for qa in rows if qa.extra["event_time"] is None)
 
-    def played(qa: VideoQA, acc: float) -> Played:
+    def played(qa: VideoQA, acc: float) -> SampledEpisode:
         end = EndReason.ILLEGAL if acc == 0 else EndReason.ANSWER
-        return Played(qa, Trajectory(qa.id, "x", (), (), end), acc, acc, acc == 1)
+        return SampledEpisode(qa, Trajectory(qa.id, "x", (), (), end), acc, acc, acc == 1)
 
     report = summarize([played(needing, 1.0), played(needing, 0.5), played(plain, 0.0), played(plain, 1.0)], 0.25)
     assert (report.episodes, report.accuracy, report.well_formed) == (4, 0.5, 0.5)
@@ -90,9 +90,9 @@ def test_who_cannot_tell_arrows_apart_is_refused(
     qa = replace(needing, extra={**needing.extra, "kind": "search", "event_time": 15.0})
     shown = tuple(FrameRef(0, time, 28, 28) for time in (25.0, 25.5))
 
-    def played(*signs: str) -> Played:
+    def played(*signs: str) -> SampledEpisode:
         turns = tuple(Turn(f"<think>{sign}25</think>", Calls(()), 1, observation=shown) for sign in signs)
-        return Played(qa, Trajectory(qa.id, "x", (), turns, EndReason.ANSWER), 1.0, 1.0, True)
+        return SampledEpisode(qa, Trajectory(qa.id, "x", (), turns, EndReason.ANSWER), 1.0, 1.0, True)
 
     report = summarize([played("earlier", "earlier"), played("earlier"), played("later"), played("earlier")], 0.25)
     assert report.signs == {"first frames": 0.75, "looks": 1.0}
@@ -112,7 +112,7 @@ def test_a_frame_shown_to_a_sub_agent_was_seen(rows: list[VideoQA]) -> None:
     def saw(*, asked: FrameRef | None = None, shown: FrameRef | None = None) -> bool:
         asides = (Aside((RecordedMessage("user", (asked, "Where?")),), "here", 1),) if asked else ()
         turn = Turn("", Answer("A"), 1, observation=(shown,) if shown else (), asides=asides)
-        return Played(qa, Trajectory(qa.id, "x", (), (turn,), EndReason.ANSWER), 1.0, 1.0, True).saw_event
+        return SampledEpisode(qa, Trajectory(qa.id, "x", (), (turn,), EndReason.ANSWER), 1.0, 1.0, True).saw_event
 
     assert saw(asked=inside) and saw(shown=inside) and saw(asked=inside, shown=outside)
     assert not saw(asked=outside) and not saw(shown=outside) and not saw()

@@ -53,7 +53,7 @@ def test_a_group_stays_together_and_the_next_goes_elsewhere() -> None:
 
 
 def test_rollouts_to_come_count() -> None:
-    """The first requests of all groups may arrive before any second balancer, and short ones may be over by then."""
+    """The first requests of all groups may arrive before any second one, and short ones may be over by then."""
     balancer = router(4)
     homes = []
     for number in range(16):

@@ -28,8 +28,8 @@ def patched() -> SimpleNamespace:
     return SimpleNamespace(**found)
 
 
-def equal(one: Any, other: Any) -> bool:
-    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(one, other, strict=True))
+def equal(found: Any, expected: Any) -> bool:
+    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @given(sizes=st.lists(SIZES, min_size=1, max_size=8))

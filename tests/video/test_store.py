@@ -61,6 +61,34 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+BeforeFrame = Callable[[Callable[[int], None]], None]
+
+
+@pytest.fixture
+def before_each(monkeypatch: pytest.MonkeyPatch) -> BeforeFrame:
+    """Calls a function with each frame's number before it is decoded."""
+    iter_decoded = VideoReader.iter_decoded
+
+    def use(before: Callable[[int], None]) -> None:
+        def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[Any]:
+            for index in indices:
+                before(index)
+                yield from iter_decoded(self, [index], limit)
+
+        monkeypatch.setattr(VideoReader, "iter_decoded", noting)
+
+    return use
+
+
+def broken_at(number: int) -> Callable[[int], None]:
+    def fail(index: int) -> None:
+        time.sleep(0.02)
+        if index == number:
+            raise VideoError("x", "corrupt", f"frame {index}")
+
+    return fail
+
+
 def test_frames_times_and_facts(video: Video) -> None:
     store, path = FrameStore(), video("variable_rate")
     with open_video(path) as reader:
@@ -140,17 +168,8 @@ def test_bounds_by_the_machine(
     assert StoreConfig(max_bytes=5, workers=3).bounds() == (5, 3)
 
 
-def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    iter_decoded = VideoReader.iter_decoded
-
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
-        for index in indices:
-            time.sleep(0.02)
-            if index == 5:
-                raise VideoError("x", "corrupt", "frame 5")
-            yield from iter_decoded(self, [index], limit)
-
-    monkeypatch.setattr(VideoReader, "iter_decoded", failing)
+def test_one_bad_frame_does_not_fail_the_others(video: Video, before_each: BeforeFrame) -> None:
+    before_each(broken_at(5))
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     store.probe(path)
 
@@ -270,16 +289,10 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
     assert store.stats().decoded == len(wanted)
 
 
-def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    iter_decoded = VideoReader.iter_decoded
-
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
-        for index in indices:
-            if index == 55:
-                raise VideoError("x", "corrupt", "frame 55")
-            yield from iter_decoded(self, [index], limit)
-
-    monkeypatch.setattr(VideoReader, "iter_decoded", failing)
+def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(
+    video: Video, monkeypatch: pytest.MonkeyPatch, before_each: BeforeFrame
+) -> None:
+    before_each(broken_at(55))
     monkeypatch.setattr(store_module, "_SPLIT_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 4)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
@@ -343,17 +356,9 @@ def test_failed_prefetches_are_counted(video: Video) -> None:
     assert store.stats().prefetch_errors == 3
 
 
-def test_requests_go_before_prefetches(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    iter_decoded = VideoReader.iter_decoded
+def test_requests_go_before_prefetches(video: Video, before_each: BeforeFrame) -> None:
     order: list[int] = []
-
-    def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
-        for index, negative in iter_decoded(self, indices, limit):
-            order.append(index)
-            time.sleep(0.02)
-            yield index, negative
-
-    monkeypatch.setattr(VideoReader, "iter_decoded", noting)
+    before_each(lambda index: (order.append(index), time.sleep(0.02))[0])
     store, path = FrameStore(StoreConfig(workers=1)), video("h264_b_frames")
     store.probe(path)
 

@@ -7,8 +7,9 @@ table.
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from operator import attrgetter
 from typing import Any
@@ -42,6 +43,7 @@ _METRICS = {
 """Charts of a run with metrics: titles and keys."""
 _COLUMNS = {"acc": "Accuracy", "calls": "Calls", "refused": "Refused calls", "turns": "Turns", "frames": "Frames"}
 _TOKENS = "Tokens of an episode"
+AVERAGE = f"moving average over {SMOOTHING} steps"
 
 
 @dataclass(frozen=True)
@@ -82,27 +84,33 @@ def _common(paths: Sequence[Sequence[str]]) -> int:
 
 def charts_of(episodes: Episodes) -> list[Chart]:
     """The run's curves, in the order in which they are shown."""
-    lines: dict[tuple[str, str], list[Line]] = {}
     rows: dict[tuple[int, str], list[Row]] = {}
     for number in episodes.present:
         row = episodes.rows[number]
         rows.setdefault((row.run, row.set_name), []).append(row)
-    told = {number for number, run in enumerate(episodes.runs) if _measured(run)}
-    for number in sorted(told):
-        _of_metrics(number, episodes.runs[number].metrics, _reward_key(episodes.runs[number]), lines)
+    measured = [number for number, run in enumerate(episodes.runs) if _measured(run)]
+    found = [entry for number in measured for entry in _of_metrics(number, episodes.runs[number])]
     several = Counter(run for run, _ in rows)
     for (number, set_name), members in rows.items():
-        if number not in told:
-            _of_rows(number, set_name if several[number] > 1 else "", members, lines)
+        if number not in measured:
+            found += _of_rows(number, f"{set_name}: " if several[number] > 1 else "", members)
+    if len(episodes.runs) < 2:  # the terms of one run's reward share a chart
+        terms = "Terms of the reward"
+        found = [("term", terms, line) if key.startswith("term/") else (key, title, line) for key, title, line in found]
+    charts: dict[tuple[str, str], list[Line]] = {}
+    for key, title, line in found:
+        charts.setdefault((key, title), []).append(line)
     order = ["reward", "term", *_METRICS, "tokens"]
-    charts = [Chart(key, title, found) for (key, title), found in lines.items()]
-    if len(episodes.runs) < 2:
-        charts = _terms_together(charts)
-    return sorted(charts, key=lambda chart: order.index(chart.key.split("/")[0]))
+    made = [Chart(key, title, lines) for (key, title), lines in charts.items()]
+    return sorted(made, key=lambda chart: order.index(chart.key.split("/")[0]))
+
+
+ChartLines = Iterator[tuple[str, str, Line]]
+"""Lines with their chart's key and title."""
 
 
 def _measured(run: Run) -> bool:
-    """Whether a run's metrics tell its rewards."""
+    """Return True if a run's metrics have its rewards."""
     return any(_reward_key(run) in values for values in run.metrics.values())
 
 
@@ -110,85 +118,60 @@ def _reward_key(run: Run) -> str:
     return REWARD if any(REWARD in values for values in run.metrics.values()) else TRAINED
 
 
-def _of_metrics(
-    run: int,
-    metrics: Mapping[int, Mapping[str, float]],
-    reward: str,
-    lines: dict[tuple[str, str], list[Line]],
-) -> None:
-    """Add a run's lines from its metrics."""
+def _of_metrics(number: int, run: Run) -> ChartLines:
+    """A run's lines from its metrics."""
+    metrics, reward = run.metrics, _reward_key(run)
 
     def line(name: str, steps: Sequence[int], values: Sequence[float], style: str = RAW, share: bool = False) -> Line:
         kept = [(step, value) for step, value in zip(steps, values, strict=True) if finite(value) is not None]
-        return Line(run, name, style, [step for step, _ in kept], [value for _, value in kept], share)
+        return Line(number, name, style, [step for step, _ in kept], [value for _, value in kept], share)
 
     raw = line(_OF_STEP[reward], *series(metrics, reward))
+    yield "reward", "Reward", raw
+    yield "reward", "Reward", line(AVERAGE, raw.steps, _smooth(raw.values), SMOOTH)
     held_out = held_out_accuracies(metrics)
     one_source = len({accuracy.source for accuracy in held_out}) == 1
-    lines.setdefault(("reward", "Reward"), []).extend(
-        (
-            raw,
-            line(f"moving average over {SMOOTHING} steps", raw.steps, _smooth(raw.values), SMOOTH),
-            *(
-                line(
-                    f"held-out accuracy, {accuracy.how if one_source else accuracy.name}",
-                    accuracy.steps,
-                    accuracy.values,
-                    accuracy.how,
-                    share=True,
-                )
-                for accuracy in held_out
-            ),
-        )
-    )
-    terms = dict.fromkeys(key for values in metrics.values() for key in values if key.startswith("episode/term_"))
-    for key in terms:
+    for accuracy in held_out:
+        name = f"held-out accuracy, {accuracy.how if one_source else accuracy.name}"
+        yield "reward", "Reward", line(name, accuracy.steps, accuracy.values, accuracy.how, share=True)
+    for key in dict.fromkeys(key for values in metrics.values() for key in values if key.startswith("episode/term_")):
         name = key.removeprefix("episode/term_")
-        lines.setdefault((f"term/{name}", f"Term: {name}"), []).append(line(name, *series(metrics, key)))
+        yield f"term/{name}", f"Term: {name}", line(name, *series(metrics, key))
     for key, (title, metric) in _METRICS.items():
         steps, values = series(metrics, metric)
         if steps:
-            lines.setdefault((key, title), []).append(line(title.lower(), steps, values))
+            yield key, title, line(title.lower(), steps, values)
 
 
-def _of_rows(run: int, set_name: str, rows: Sequence[Row], lines: dict[tuple[str, str], list[Line]]) -> None:
-    """Add a run's lines from its recorded episodes."""
+def _of_rows(number: int, prefix: str, rows: Sequence[Row]) -> ChartLines:
+    """A run's lines from its recorded episodes."""
     by_step: dict[int, list[Row]] = {}
     for row in rows:
         if row.step is not None:
             by_step.setdefault(row.step, []).append(row)
     by_step = dict(sorted(by_step.items()))
 
-    def means(read: Callable[[Row], float | None]) -> tuple[list[int], list[float]]:
-        found = {
-            step: values
-            for step, members in by_step.items()
-            if (values := [value for row in members if (value := read(row)) is not None])
-        }
-        means = {step: mean for step, values in found.items() if (mean := _mean(values)) is not None}
-        return list(means), list(means.values())
+    def line(name: str, read: Callable[[Row], float | None]) -> Line:
+        means = {}
+        for step, members in by_step.items():
+            values = [value for row in members if (value := read(row)) is not None]
+            if values and (mean := _mean(values)) is not None:
+                means[step] = mean
+        return Line(number, prefix + name, RAW, list(means), list(means.values()))
 
-    def add(key: str, title: str, name: str, read: Callable[[Row], float | None]) -> tuple[list[int], list[float]]:
-        steps, values = means(read)
-        if steps:
-            named = f"{set_name}: {name}" if set_name else name
-            lines.setdefault((key, title), []).append(Line(run, named, RAW, steps, values))
-        return steps, values
-
-    steps, values = add("reward", "Reward", "mean of a step's recorded episodes", lambda row: row.reward)
-    if steps:
-        name = f"moving average over {SMOOTHING} steps"
-        named = f"{set_name}: {name}" if set_name else name
-        lines["reward", "Reward"].append(Line(run, named, SMOOTH, steps, _smooth(values)))
+    raw = line("mean of a step's recorded episodes", lambda row: row.reward)
+    found = [("reward", "Reward", raw)]
+    found.append(("reward", "Reward", Line(number, prefix + AVERAGE, SMOOTH, raw.steps, _smooth(raw.values))))
     for name in dict.fromkeys(name for members in by_step.values() for row in members for name in row.terms):
-        add(f"term/{name}", f"Term: {name}", name, _term(name))
+        found.append((f"term/{name}", f"Term: {name}", line(name, partial(_term, name))))
     for key, title in _COLUMNS.items():
-        add(key, title, title.lower(), attrgetter(key))
-    add("tokens", _TOKENS, _TOKENS.lower(), lambda row: row.tokens or None)
+        found.append((key, title, line(title.lower(), attrgetter(key))))
+    found.append(("tokens", _TOKENS, line(_TOKENS.lower(), lambda row: row.tokens or None)))
+    yield from (entry for entry in found if entry[2].steps)
 
 
-def _term(name: str) -> Callable[[Row], float | None]:
-    return lambda row: row.terms.get(name)
+def _term(name: str, row: Row) -> float | None:
+    return row.terms.get(name)
 
 
 def _smooth(values: Sequence[float]) -> Sequence[float]:
@@ -203,13 +186,6 @@ def _mean(values: Iterable[float]) -> float | None:
         return finite(statistics.fmean(values))
     except OverflowError:
         return None
-
-
-def _terms_together(charts: Sequence[Chart]) -> list[Chart]:
-    """With the terms of one run's reward in one chart."""
-    terms = [line for chart in charts if chart.key.startswith("term/") for line in chart.lines]
-    others = [chart for chart in charts if not chart.key.startswith("term/")]
-    return [*others, Chart("term", "Terms of the reward", terms)] if terms else others
 
 
 @dataclass(frozen=True)

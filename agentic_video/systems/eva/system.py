@@ -57,8 +57,6 @@ class Eva(VideoSystem):
             shows the whole video (``whole_video``; so does one of no length).
         max_calls: Most calls of one turn; further ones are refused.
         end_on_refusal: Whether a turn none of whose calls can be carried out ends the episode; else the agent is told.
-        max_turns: Most generations; the last one must answer.
-        max_images: Most images of an episode.
         observation_role: Role of replies: ``tool`` (released) or ``user``. Their tags are there anyway: a
             chat template that writes ``<tool_response>`` around a tool's message, as Qwen3-VL's does, needs ``user``.
         reminder: Follows the frames of each reply; ``{question}`` is filled in.

@@ -188,7 +188,6 @@ def _asked(turns: tuple[Turn, ...]) -> int:
 
 
 def _schema(with_path: bool) -> dict[str, Any]:
-    """The tool's JSON schema for the prompt."""
     function = SCHEMA["function"]
     names = ARGUMENTS if with_path else ARGUMENTS[1:]
     properties = {name: function["parameters"]["properties"][name] for name in names}

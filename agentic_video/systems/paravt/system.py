@@ -62,8 +62,6 @@ class ParaVT(PixelBoundedSystem):
         overview_least: Fewest frames of the overview. Their number is drawn for each video, the same for all its
             rollouts, from this one, twice, four times ... as many, up to ``overview_frames``.
         overview_frames: Most frames of the overview; with as many as the fewest nothing is drawn.
-        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
-            as one clip, after the times of its first and its last: half the tokens).
         frame_labels: Whether frames that the agent is shown come after their times.
         crops_as: Reply to a crop: ``summary`` (a sub-agent, the same model, sees its frames and describes them) or
             ``frames`` (the agent sees them itself).
@@ -206,18 +204,15 @@ class ParaVT(PixelBoundedSystem):
         return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
 
     def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
-        """Read a call."""
         if call.name == REFUSED:
             raise ToolError(str(call.arguments["reason"]))
         return check_crop(call.arguments, info.duration, self.crop_limits())
 
     async def _frames(self, request: CropRequest, view: EpisodeView) -> list[Frame]:
-        """The frames of a crop, in order of time."""
         times = linspace_times(request.start, request.end, request.count)
         return await view.video.frames_at(times, self.frame_size(view.video.info))
 
     def _shown(self, request: CropRequest, frames: list[Frame]) -> tuple[Part, ...]:
-        """The reply that shows a crop to the agent itself."""
         told = f"{len(frames)} frames from {request.start:.1f} to {request.end:.1f} seconds."
         return (*labelled(frames, self.frames_as, self.frame_labels), "\n" + reply(told))
 

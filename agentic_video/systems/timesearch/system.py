@@ -73,7 +73,6 @@ class TimeSearch(VideoSystem):
         tools_prompt: The same of the system message, which describes the tool; empty for none.
         reply: Follows the frames of a search; ``{times}`` is filled in.
         hint: Follows the reason why a call couldn't be carried out.
-        observation_role: Role of replies: ``tool`` (released) or ``user``.
         response_tags: Whether a reply stands between ``<tool_response>`` and ``</tool_response>``, for models whose
             chat template doesn't write these around a tool's message, and for replies that are a user's.
         max_answer_chars: An open-ended answer of so many characters is wrong.
@@ -122,7 +121,6 @@ class TimeSearch(VideoSystem):
         self._budget(self.seek_min_tokens, self.seek_max_tokens)
 
     def _budget(self, least: int, most: int) -> PixelBudget:
-        """The pixels of so many visual tokens."""
         return PixelBudget(least * self.size_factor**2, most * self.size_factor**2, self.size_factor)
 
     def direct(self) -> System:
@@ -182,7 +180,6 @@ class TimeSearch(VideoSystem):
         return Observation(self._reply((), f"Error: {reason}.{self.hint}"), illegal_calls=1)
 
     def _reply(self, shown: Sequence[Part], told: str) -> tuple[Part, ...]:
-        """A call's reply: frames after their times, if any, and a text."""
         first, last = ("<tool_response>\n", "\n</tool_response>") if self.response_tags else ("", "")
         parts = (first, *shown, told + last) if shown else (first + told + last,)
         return tuple(part for part in parts if part != "")

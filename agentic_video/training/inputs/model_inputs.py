@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-from agentic_video.rollout.clips import ClipLike, clip_frames, seconds_per_patch, timed_positions
+from agentic_video.rollout.clips import clip_frames, seconds_per_patch, timed_positions
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.video.processor_rules import ProcessorRules, UnkeptSizeError, processor_rules
@@ -48,19 +48,13 @@ def visual_sizes(processor: Any, shown: Sequence[Visual | ImageRef | VideoRef]) 
     clips = [visual for visual in shown if isinstance(visual, Clip | VideoRef)]
     images = [(visual.width, visual.height) for visual in shown if not isinstance(visual, Clip | VideoRef)]
     sizes = image_sizes(rules, images)
-    return joined_sizes(sizes, clip_sizes(rules, clips)) if clips else sizes
-
-
-def clip_sizes(rules: ProcessorRules, clips: Sequence[ClipLike]) -> dict[str, torch.Tensor]:
-    """``video_grid_thw`` and ``second_per_grid_ts`` of clips; see :func:`visual_sizes`."""
+    if not clips:
+        return sizes
     for clip in clips:
         rules.require_kept(clip.width, clip.height, clip_frames(clip))
     grids = [rules.grid(clip.width, clip.height, clip_frames(clip)) for clip in clips]
-    seconds = [seconds_per_patch(clip.times) for clip in clips]
-    return {
-        "video_grid_thw": torch.tensor(grids),
-        "second_per_grid_ts": torch.tensor(seconds, dtype=torch.float64),
-    }
+    seconds = torch.tensor([seconds_per_patch(clip.times) for clip in clips], dtype=torch.float64)
+    return joined_sizes(sizes, {"video_grid_thw": torch.tensor(grids), "second_per_grid_ts": seconds})
 
 
 def joined_sizes(images: Mapping[str, torch.Tensor], clips: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -127,17 +121,12 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     verl's own method, which takes many times as long, is called only where clips are labelled with times. ``inputs``
     are the :func:`visual_sizes`.
     """
-    if "video_grid_thw" not in inputs or not processor_rules(processor).clip_total:
-        return _timed_positions(processor, ids, inputs)
-    rows = ids.unsqueeze(0)
-    worker: Any = SimpleNamespace(processor=processor)  # all that verl's method needs of its worker
-    # verl fills the types of tokens in
-    given = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}
-    positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), given)
-    return positions.squeeze(0)
-
-
-def _timed_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    if "video_grid_thw" in inputs and processor_rules(processor).clip_total:
+        rows = ids.unsqueeze(0)
+        worker: Any = SimpleNamespace(processor=processor)  # all that verl's method needs of its worker
+        given = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}  # verl fills the types of tokens in
+        positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), given)
+        return positions.squeeze(0)
     vision = processor.config.vision_config
     images, clips, seconds = (
         inputs[name].tolist() if name in inputs else []

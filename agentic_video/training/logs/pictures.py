@@ -14,10 +14,7 @@ from agentic_video.video.store_config import StoreConfig
 
 logger = logging.getLogger(__name__)
 
-BACKENDS = ("tensorboard", "wandb")
-"""The names in ``trainer.logger`` that pictures go to."""
 KEY = "val-agentic/episodes"
-
 STORE_BYTES = 64 << 20
 SECONDS_A_VIDEO = 10.0
 """Time limit of a video's pictures."""
@@ -30,7 +27,7 @@ def log_pictures(
 
     Failures are only logged. Return the number of pictures.
     """
-    takers = {name: backends[name] for name in BACKENDS if name in backends}
+    takers = {name: backends[name] for name in ("tensorboard", "wandb") if name in backends}
     if count <= 0 or not takers:
         return 0
     limit = min(store.time_limit, SECONDS_A_VIDEO)
@@ -46,24 +43,18 @@ def log_pictures(
         reader.close()
     for name, backend in takers.items():
         try:
-            _SENDERS[name](backend, drawn, step)
+            _send(name, backend, drawn, step)
         except Exception as error:
             logger.warning("no pictures in %s: %s: %s", name, type(error).__name__, error)
     return len(drawn)
 
 
-def _to_tensorboard(backend: Any, drawn: Sequence[tuple[Image.Image, str]], step: int) -> None:
-    # The writer of the run's scalars, so that all of a run is in one file.
-    for number, (picture, _) in enumerate(drawn, 1):
-        backend.writer.add_image(f"{KEY}/{number}", np.asarray(picture), step, dataformats="HWC")
+def _send(name: str, backend: Any, drawn: Sequence[tuple[Image.Image, str]], step: int) -> None:
+    if name == "tensorboard":  # the writer of the run's scalars, so that all of a run is in one file
+        for number, (picture, _) in enumerate(drawn, 1):
+            backend.writer.add_image(f"{KEY}/{number}", np.asarray(picture), step, dataformats="HWC")
+    elif drawn:
+        import wandb
 
-
-def _to_wandb(backend: Any, drawn: Sequence[tuple[Image.Image, str]], step: int) -> None:
-    import wandb
-
-    if drawn:
         pictures = [wandb.Image(picture, caption=caption, file_type="jpg") for picture, caption in drawn]
         backend.log(data={KEY: pictures}, step=step)
-
-
-_SENDERS = {"tensorboard": _to_tensorboard, "wandb": _to_wandb}

@@ -6,8 +6,7 @@ row, or side queries are, one update would be two or three, the last of a few ro
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +41,14 @@ class EvenUpdates(_Base):
         return dp_size * self._updates * fixed_micro_batch(self.config.actor_rollout_ref)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with rows_an_update(self.config, len(batch.keys) // self._updates):
+        # the two keys from which verl computes the rows of an update
+        actor, rollout = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout
+        before = actor.ppo_mini_batch_size, rollout.n
+        actor.ppo_mini_batch_size, rollout.n = len(batch.keys) // self._updates, 1
+        try:
             return super()._update_actor(batch, metrics)
+        finally:
+            actor.ppo_mini_batch_size, rollout.n = before
 
 
 def _padding(batch: Any) -> list[bool]:
@@ -74,15 +79,3 @@ def fixed_micro_batch(config: DictConfig) -> int:
         None if reference.log_prob_use_dynamic_bsz else reference.log_prob_micro_batch_size_per_gpu,
     )
     return math.lcm(*(int(size) for size in sizes if size))
-
-
-@contextmanager
-def rows_an_update(config: DictConfig, rows: int) -> Iterator[None]:
-    """Set the two keys from which verl computes the rows of an update."""
-    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    before = actor.ppo_mini_batch_size, rollout.n
-    actor.ppo_mini_batch_size, rollout.n = rows, 1
-    try:
-        yield
-    finally:
-        actor.ppo_mini_batch_size, rollout.n = before

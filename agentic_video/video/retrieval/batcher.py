@@ -1,7 +1,5 @@
 """Concurrent requests for embeddings, gathered into batches."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

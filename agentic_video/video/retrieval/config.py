@@ -1,7 +1,5 @@
 """Settings of frame retrieval by text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

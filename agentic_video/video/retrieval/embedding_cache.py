@@ -4,8 +4,6 @@ Processes of several nodes may share the folder, also on a network disk: files a
 missing ones are made again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

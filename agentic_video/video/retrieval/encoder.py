@@ -1,7 +1,5 @@
 """Models that embed frames and texts; importing this loads no model library."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
@@ -118,7 +116,6 @@ def _rows(features: Any) -> npt.NDArray[np.float32]:
 
 
 def _digest(network: Any, transform: Any) -> str:
-    """Hash of a model's modules, weights and transform."""
     import torch
 
     digest = hashlib.sha256(f"{network!r}{transform!r}".encode())

@@ -62,7 +62,6 @@ class NodeRetriever:
         return NodeRetriever, (self._config, self._store)
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        """See :meth:`FrameRetriever.asimilarities`."""
         return await self._ask("asimilarities", path, indices, prompt)
 
     async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> Similarities:

@@ -1,7 +1,5 @@
 """Frame retrieval by text: similarities of a video's frames and a prompt under a CLIP-like model."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -35,7 +35,10 @@ def check_keys(recipe: Path, config: DictConfig) -> None:
         for name in own.intersection(names):
             near = get_close_matches(name, known.intersection(names), n=1, cutoff=CLOSE)
             if near and not _is_read(name, recipe, texts.values()):
-                raise SetupError(f"{_place(name, texts)}: {path}{name}: no such key; did you mean {path}{near[0]}?")
+                raise SetupError(
+                    f"{_place(name, texts)}: {path}{name}: no such key; did you mean {path}{near[0]}?",
+                    key=f"{path}{name}",
+                )
 
 
 @lru_cache(maxsize=1)

@@ -42,7 +42,7 @@ def check_overrides(overrides: Sequence[str], others: str = "an option") -> None
     """Refuse words that are neither ``others`` nor Hydra overrides."""
     bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
     if bad:
-        raise SetupError(f"{bad[0]}: neither {others} nor a Hydra override (key=value)")
+        raise SetupError(f"{bad[0]}: neither {others} nor a Hydra override (key=value)", key=bad[0])
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -53,9 +53,11 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
         try:
             override = parser.parse_override(text)
         except HydraException as error:
-            raise SetupError(f"not a Hydra override: {text!r} ({one_line(error)}); quote special characters") from error
+            raise SetupError(
+                f"not a Hydra override: {text!r} ({one_line(error)}); quote special characters", key=text
+            ) from error
         if override.is_sweep_override():
-            raise SetupError(f"{text!r} asks for several runs; write a list as key=[a,b]")
+            raise SetupError(f"{text!r} asks for several runs; write a list as key=[a,b]", key=override.key_or_group)
         parsed.append(override)
     return parsed
 
@@ -74,14 +76,14 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
         key = override.key_or_group
         replaced = next((block for block in REPLACED if key == block or key.startswith(f"{block}.")), "")
         if replaced and not (own_manager and replaced == "reward.reward_manager.name"):
-            raise SetupError(f"{key}: these episodes don't go by it; {REPLACED[replaced]} is what you want")
+            raise SetupError(f"{key}: these episodes don't read it; set {REPLACED[replaced]}", key=key)
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
             continue
         parent, _, name = key.rpartition(".")
         block = _select(config, parent) if parent else config
         exists = isinstance(block, DictConfig) and name in block
         if override.type is OverrideType.CHANGE and not exists:
-            raise SetupError(_unknown(config, key))
+            raise SetupError(_unknown(config, key), key=key)
         # The dataclasses of our own blocks know better what they take.
         if exists and not (key.startswith("agentic_video.") and key.count(".") > 1):
             _check_kind(key, _select(config, key), override.value())
@@ -125,7 +127,8 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
         if isinstance(value, Mapping) or (isinstance(value, str) and "." not in key):  # another file of a group
             return
         some = sorted(map(str, before))
-        raise SetupError(f"{key}: expected keys and values, e.g. {key}.{some[0] if some else 'key'}=..., got {value!r}")
+        example = f"{key}.{some[0] if some else 'key'}=..."
+        raise SetupError(f"{key}: expected keys and values, e.g. {example}, got {value!r}", key=key)
     for kinds, fits, expected in (
         (bool, bool, "true or false"),
         (int, int, "a whole number"),
@@ -137,7 +140,7 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
         ):  # bool comes first: it is an int too
             number_for_bool = isinstance(value, bool) and kinds is not bool
             if number_for_bool or not isinstance(value, fits):
-                raise SetupError(f"{key}: expected {expected}, got {written(value)}")
+                raise SetupError(f"{key}: expected {expected}, got {written(value)}", key=key)
             return
 
 

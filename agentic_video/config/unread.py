@@ -50,7 +50,8 @@ def check_unread(config: DictConfig) -> None:
         return
     instead = next((what for key in changed for block, what in INSTEAD.items() if _below(key, block)), "")
     remedy = f"set {instead.rstrip(',')} instead" if instead else "leave it as it is"
-    raise SetupError(f"{', '.join(changed)}: stands in verl's config, but nothing in this run reads it; {remedy}")
+    keys = ", ".join(changed)
+    raise SetupError(f"{keys}: stands in verl's config, but nothing in this run reads it; {remedy}", key=keys)
 
 
 def _below(key: str, block: str) -> bool:

@@ -240,11 +240,6 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     """Evaluate; the same options resume. Returns a result for each value of the sweep, or one.
 
     Progress and excluded rows go to standard error, reports to standard output.
-
-    Raises:
-        SetupError: Something is missing or doesn't fit; the message names the setting.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config, or a file of rows, is wrong.
     """
     evaluation, parts = prepare(options)
     needing_judge = judged_rows(evaluation.rows, parts[0].system)

@@ -22,7 +22,7 @@ from agentic_video.graders.endpoint import Endpoint
 from agentic_video.graders.images import data_url
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config, chat_messages, prompt
-from agentic_video.synthesis.inputs import digest, drawn, first, report_problems
+from agentic_video.synthesis.inputs import digest, drawn, report_problems
 from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.mine import FIELD
 from agentic_video.synthesis.questions import MAX_QUESTIONS, KnownQuestions, Rules, read_questions
@@ -79,7 +79,7 @@ def enhance(options: EnhanceOptions) -> JobReport:
     found, missing = find_videos(options.videos)
     report_problems(missing, "video")
     fresh = [(name, path) for name, path in found if str(path) not in used]
-    videos = first(fresh, options.job.limit)
+    videos = fresh[: options.job.limit or None]
     if not videos:
         raise SetupError(f"all {len(found)} videos have questions already: name new ones with --videos", key="--videos")
     chat = chat_config(options.teacher, "--teacher", "--teacher-name")

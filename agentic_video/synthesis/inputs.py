@@ -127,7 +127,7 @@ class QuestionSet:
 
     def first(self, limit: int) -> "QuestionSet":
         """The first questions; all of them where the limit is 0."""
-        return QuestionSet(first(self.rows, limit), self.excluded)
+        return QuestionSet(self.rows[: limit or None], self.excluded)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -142,11 +142,6 @@ def read_questions(paths: Sequence[Path]) -> QuestionSet:
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")
     return QuestionSet(rows, len(problems) + len(repeated))
-
-
-def first(items: Sequence[T], limit: int) -> Sequence[T]:
-    """The first items; all of them where the limit is 0."""
-    return items[:limit] if limit > 0 else items
 
 
 def grade_of(record: Record) -> float | None:

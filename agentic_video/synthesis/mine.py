@@ -91,11 +91,8 @@ def failed_questions(
 ) -> tuple[list[FailedQuestion], Counter[str], int]:
     """The questions of low mean accuracy, the least accurate first; what was left out, by reason; number of episodes.
 
-    Args:
-        records: The episodes of a question are pooled, whatever step they are from; the last one's row counts.
-        below: Mean accuracy below which a question is failed.
-        min_episodes: Questions with fewer graded episodes are left out.
-        right_from: Grade below which a single answer is wrong.
+    The episodes of a question are pooled, whatever step they are from; the last one's row counts. See
+    :class:`MineOptions` for the bounds.
     """
     groups: dict[Question, _EpisodeCounts] = {}
     left_out: Counter[str] = Counter()

@@ -27,7 +27,6 @@ from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
     content_of,
     digest,
-    first,
     of_system,
     read_episodes,
 )
@@ -85,7 +84,7 @@ async def _play(job: SynthesisJob, teacher: Teacher, records: Iterable[Record], 
     with closing(teacher.context(job.folder, job.options.concurrency)) as context:
         failed, count = await failures(records, teacher, context, options.min_acc)
         print(f"{count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
-        items = dict(first(list(failed.items()), options.job.limit))
+        items = dict(list(failed.items())[: options.job.limit or None])
         await job.play(items, Reflector(teacher, context, options).reflect)
 
 
@@ -226,13 +225,9 @@ def _same(replayed: Trajectory, before: Trajectory, count: int) -> bool:
 
 
 class PastPolicy:
-    """Replays recorded turns, then lets a teacher continue, who is shown them as a record.
+    """Replays recorded turns and side queries, then lets a teacher continue, who is shown them as a record.
 
-    Args:
-        policy: The teacher; None ends the episode after the turns.
-        instructions: For the teacher, after the record.
-        prefix: The system's ``reply_prefix``, with which the turns' texts begin.
-        asides: Recorded replies to the system's side queries.
+    Without a teacher (``policy``) the episode ends after the turns; ``prefix`` is the system's ``reply_prefix``.
     """
 
     def __init__(

@@ -167,10 +167,7 @@ async def play_samples(
 ) -> list[tuple[Key, Record]]:
     """Play and grade samples of some questions as items of a job; returns the finished ones with their keys.
 
-    Args:
-        players: By the first words of their items' keys.
-        source: Source of the records, in their provenance.
-        need_grades: Whether an episode without a grade is a failed item.
+    ``players`` are by the first words of their items' keys; ``need_grades`` fails items without a grade.
     """
     with ExitStack() as stack:
         contexts = {

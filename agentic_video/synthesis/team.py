@@ -147,13 +147,7 @@ class TeamNotes:
 class TeamPolicy(GuidedPolicy):
     """The executor with its thinker, as one :class:`agentic_video.rollout.policy.Policy`; ``notes`` counts reviews.
 
-    Args:
-        executor: Plays the episode.
-        backend: Runs the thinker.
-        limits: Of the thinker's replies.
-        experiences: For the executor.
-        workflow: The executor's workflow hint.
-        rounds: Most times that a turn is rewritten; 0 does without the thinker.
+    The backend plays the thinker, ``limits`` are those of its replies; ``rounds`` bounds how often a turn is rewritten.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ def _sign(second: float, scene: Scene) -> str:
 
 @dataclass(frozen=True)
 class SearchFigures:
-    """How an episode searched. A look may show several stretches.
+    """Figures of the looks of one episode; a look may show several stretches.
 
     Attributes:
         looks: Looks that showed frames, without those at the signpost alone.

@@ -1,4 +1,4 @@
-"""How a run searched, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
+"""Search figures of a run, by step: ``python -m agentic_video.toyworld.search_report outputs/eva-laptop/run-001``.
 
 For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``)."""
 
@@ -17,7 +17,7 @@ from agentic_video.utils.errors import SetupError
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """How some episodes searched; None where no episode tells.
+    """Search figures of some episodes; None if no episode tells.
 
     Attributes:
         accuracy: Share of right answers; of intervals their mean IoU.

@@ -35,9 +35,6 @@ SEARCH = "search"
 CLASSES = ("active", "adaptive", "direct")
 """Classes of questions (:data:`agentic_video.types.row.QuestionClass`)."""
 
-MARKER = "<!-- results -->"
-"""Line of the page after which :func:`publish` writes."""
-
 Result = Mapping[str, Any]
 
 
@@ -355,28 +352,3 @@ def write_report(out: Path) -> str:
     text = tables(results)
     (out / "learning.md").write_text(text, encoding="utf-8")
     return text
-
-
-def publish(out: Path, docs: Path) -> None:
-    """Put what is finished into ``learning.json``, ``learning.md`` (after its marker) and the PNGs of a folder.
-
-    Results of ``learning.json`` whose cell isn't in ``out`` stay: they were made elsewhere.
-    """
-    file = docs / "learning.json"
-    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    merged = {result["cell"]: result for result in known}
-    merged |= {
-        result["cell"]: {key: value for key, value in result.items() if key != "checkpoint"} for result in finished(out)
-    }
-    results = [merged[name] for name in sorted(merged)]
-    file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
-    pictures = []
-    for (system,) in distinct(results, "system"):
-        if draw(results, system, docs / f"learning-{system}.png"):
-            pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
-    if draw_search(results, docs / "learning-search.png"):
-        pictures.append("![looks, and how many follow the arrows, by GRPO step](learning-search.png)")
-    page = docs / "learning.md"
-    head, _, _ = page.read_text(encoding="utf-8").partition(MARKER)
-    body = "\n\n".join([tables(results).strip(), "## Curves", *pictures])
-    page.write_text(f"{head}{MARKER}\n{body}\n", encoding="utf-8")

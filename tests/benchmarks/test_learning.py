@@ -20,7 +20,7 @@ from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
-from benchmarks.learning import report
+from benchmarks.learning import page, report
 from benchmarks.learning import run as running
 from benchmarks.learning.cells import ALL as VARIANTS
 from benchmarks.learning.cells import SYSTEMS, Variant, cells
@@ -255,7 +255,7 @@ def test_what_was_published_from_elsewhere_stays(tmp_path: Path) -> None:
         file = out / f"machine{seed}" / "cells" / name / "result.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({**result("chain", seed, after), "cell": name, "checkpoint": "/a/path"}))
-        report.publish(out / f"machine{seed}", docs)
+        page.publish(out / f"machine{seed}", docs)
     text = (docs / "learning.md").read_text()
     assert text.startswith("words\n<!-- results -->\n## Every stage") and "old tables" not in text
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 |" in text and "(learning-videobrain.png)" in text

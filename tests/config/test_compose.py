@@ -110,17 +110,18 @@ def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "key"),
     [
-        ("trainr:\n  save_freq: 3\n", "trainr: no such key; did you mean trainer?"),
-        ("agentic_vidoe:\n  credit: turn\n", "agentic_vidoe: no such key; did you mean agentic_video?"),
-        ("critic:\n  optim:\n    weight_decai: 1\n", "critic.optim.weight_decai: no such key; did you mean critic."),
+        ("trainr:\n  save_freq: 3\n", "trainr"),
+        ("agentic_vidoe:\n  credit: turn\n", "agentic_vidoe"),
+        ("critic:\n  optim:\n    weight_decai: 1\n", "critic.optim.weight_decai"),
     ],
 )
-def test_a_misspelt_key_of_a_recipe_is_named(tmp_path: Path, block: str, said: str) -> None:
+def test_a_misspelt_key_of_a_recipe_is_named(tmp_path: Path, block: str, key: str) -> None:
     recipe = changed(tmp_path, lambda text: f"{text}\n{block}")
-    with pytest.raises(SetupError, match=rf"laptop\.yaml line [0-9]+: {re.escape(said)}"):
+    with pytest.raises(SetupError, match=r"laptop\.yaml line [0-9]+: ") as refused:
         compose_recipe(recipe, "laptop")
+    assert refused.value.key == key
 
 
 @pytest.mark.parametrize(
@@ -139,8 +140,9 @@ def test_a_custom_key_is_allowed(tmp_path: Path, block: str) -> None:
 
 def test_a_key_that_a_recipe_s_code_reads_is_left_alone(tmp_path: Path) -> None:
     recipe = changed(tmp_path, lambda text: f"{text}\ncritic:\n  forward_micro_batch_sizes: [1]\n")
-    with pytest.raises(SetupError, match=r"did you mean critic\.forward_micro_batch_size\?"):
+    with pytest.raises(SetupError) as refused:
         compose_recipe(recipe, "laptop")
+    assert refused.value.key == "critic.forward_micro_batch_sizes"
     (recipe / "mine.py").write_text("sizes = config['forward_micro_batch_sizes']", encoding="utf-8")
     file = recipe / "config" / "laptop.yaml"
     file.write_text(f"{file.read_text(encoding='utf-8')}# read again\n", encoding="utf-8")

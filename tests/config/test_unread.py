@@ -39,9 +39,9 @@ def test_any_of_them_is_named(data: st.DataObject, configs: dict[str, DictConfig
     key = data.draw(st.sampled_from(sorted(table()[stage]["unread"])))
     config = configs[stage].copy()
     OmegaConf.update(config, key, "changed", merge=False, force_add=True)
-    with pytest.raises(SetupError, match=rf"^{re.escape(key)}: ") as caught:
+    with pytest.raises(SetupError) as caught:
         check_unread(config)
-    assert "\n" not in str(caught.value)
+    assert caught.value.key == key and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,9 @@ def test_the_launcher_s_check_names_it_and_what_is_read(override: str, named: st
 
 
 def test_several_are_named_at_once() -> None:
-    with pytest.raises(SetupError, match=r"^data\.image_key, trainer\.balance_batch: "):
+    with pytest.raises(SetupError) as caught:
         check_unread(composed("videozoomer", "cluster", "data.image_key=frames", "trainer.balance_batch=False"))
+    assert caught.value.key == "data.image_key, trainer.balance_batch"
 
 
 @pytest.mark.parametrize(

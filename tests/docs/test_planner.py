@@ -1,6 +1,6 @@
-"""The planner's tables, in docs/planner.md and a short one in docs/cluster.md, are what it says.
+"""The planner's tables, in docs/planner.md and a short one in docs/cluster.md, are its own output.
 
-``python -m tests.docs.test_planner`` writes them anew.
+``python -m tests.docs.test_planner`` writes them again.
 """
 
 import re
@@ -21,31 +21,32 @@ CLUSTER = REPOSITORY / "docs" / "cluster.md"
 MEMORIES = (24, 48, 80)
 PAPERS = [
     *((name, 16) for name in SYSTEMS if name != "paravt"),  # 56 rollouts can't be shared by 16
-    ("framethinker", 8),
-    ("framemind", 8),
-    ("videobrain", 8),
-    ("paravt", 8),
+    *((name, 8) for name in ("framethinker", "framemind", "videobrain", "paravt")),
     ("eva", 32),
     ("videoo3", 8),
     ("videozoomer", 8),
 ]
-
-
+TABLES = ("PAPERS", "SINGLE", "FOUR")
 SHORT = rf"^\| (?:{'|'.join(TITLES.values())}) \|.*\|$"
 
 
-def row(name: str, of: str, plan: Plan, *, pixels: bool = False) -> str:
-    """A row of a table: GiB of each phase, sequences, main memory, verdict."""
-    cells = [
+def cells(name: str, of: str, *plans: Plan, pixels: bool = False) -> str:
+    """A row: GiB of each phase, sequences, bytes of pixels, main memory, verdict, of each plan."""
+
+    def each(values: Iterator[str]) -> str:
+        return ", ".join(dict.fromkeys(values))
+
+    phases = zip(*(plan.gpu for plan in plans), strict=True)
+    row = [
         f"`{name}`",
         of,
-        *(f"{phase.total / GIB:.0f} GiB" for phase in plan.gpu),
-        f"{plan.engine.typical:.0f} of {plan.engine.wanted}",
-        *([gigabytes(moved) for moved in moved_bytes(plan)] if pixels else []),
-        f"{plan.host[1].total / GIB:.0f} GiB",
-        plan.verdict,
+        *(f"{each(f'{phase.total / GIB:.0f}' for phase in same)} GiB" for same in phases),
+        each(f"{plan.engine.typical:.0f} of {plan.engine.wanted}" for plan in plans),
+        *([gigabytes(moved) for moved in moved_bytes(plans[0])] if pixels else []),
+        f"{plans[0].host[1].total / GIB:.0f} GiB",
+        each(plan.verdict for plan in plans),
     ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(row)} |"
 
 
 def moved_bytes(plan: Plan) -> tuple[float, float, float]:
@@ -67,29 +68,28 @@ def papers(name: str, gpus: int) -> Plan:
     return plan_of(with_workers(composed(name, "cluster"), gpus // 8, 64, ()), gpus)
 
 
-def single(name: str, memory: int) -> Plan:
-    """A recipe on one GPU of so many GiB."""
-    return plan_of(composed(name, "cluster", "+profile=single"), gpu_gib=memory, host_gib=64)
+def single(name: str) -> list[Plan]:
+    """A recipe on one GPU, by its memory."""
+    config = composed(name, "cluster", "+profile=single")
+    return [plan_of(config, gpu_gib=memory, host_gib=64) for memory in MEMORIES]
 
 
 def short_rows() -> Iterator[str]:
     """The rows of the cluster's page: verdicts, and GiB of a GPU's fullest phase."""
     for name in SYSTEMS:
-        plans = [papers(name, 16), *(single(name, memory) for memory in MEMORIES)]
+        plans = [papers(name, 16), *single(name)]
         full = [max(phase.total for phase in plan.gpu) / GIB for plan in plans]
-        said = [f"{plan.verdict} ({size:.0f} GiB)" for plan, size in zip(plans, full, strict=True)]
-        yield f"| {TITLES[name]} | {' | '.join(said)} |"
+        verdicts = [f"{plan.verdict} ({size:.0f} GiB)" for plan, size in zip(plans, full, strict=True)]
+        yield f"| {TITLES[name]} | {' | '.join(verdicts)} |"
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """(table, row) of everything that the page has to say."""
+    """(table, row) of the planner's page."""
     for name, gpus in PAPERS:
-        yield "PAPERS", row(name, str(gpus), papers(name, gpus), pixels=True)
+        yield "PAPERS", cells(name, str(gpus), papers(name, gpus), pixels=True)
     for name in SYSTEMS:
-        for memory in MEMORIES:
-            yield "SINGLE", row(name, f"{memory} GiB", single(name, memory))
-        plan = plan_of(composed(name, "cluster", "+profile=four"), host_gib=512)
-        yield "FOUR", row(name, "4", plan)
+        yield "SINGLE", cells(name, "1", *single(name))
+        yield "FOUR", cells(name, "4", plan_of(composed(name, "cluster", "+profile=four"), host_gib=512))
 
 
 @pytest.fixture(autouse=True)
@@ -98,37 +98,36 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_tables_are_the_planner_s() -> None:
+def test_the_planner_page_s_tables_are_up_to_date() -> None:
     written = re.findall(r"^\| `\w+` \|.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(written) == sorted(line for _, line in rows())
 
 
 @pytest.mark.slow
-def test_the_cluster_s_table_is_the_planner_s() -> None:
+def test_the_cluster_page_s_table_is_up_to_date() -> None:
     written = section_of(CLUSTER.read_text(encoding="utf-8"), "## Plan")
     assert re.findall(SHORT, written, re.MULTILINE) == list(short_rows())
 
 
+def with_rows(lines: list[str], pattern: str, tables: list[list[str]]) -> list[str]:
+    """A page whose rows of a pattern are those of its tables, in order."""
+    kept: list[str] = []
+    for line in (line for line in lines if not re.match(pattern, line)):
+        kept.append(line)
+        if tables and line.startswith("|---") and re.match(r"\| (recipe )?\| (GPUs|16 GPUs)", kept[-2]):
+            kept += tables.pop(0)
+    return kept
+
+
 def main() -> int:
-    """Put the rows into the page, in place of those that are there."""
+    """Write the rows into the pages."""
     with pytest.MonkeyPatch.context() as patch:
         set_environment(patch)
         made, short = list(rows()), list(short_rows())
-    lines = PAGE.read_text(encoding="utf-8").split("\n")
-    tables = iter([[line for table, line in made if table == name] for name in ("PAPERS", "SINGLE", "FOUR")])
-    kept: list[str] = []
-    for line in lines:
-        if re.match(r"\| `\w+` \||TABLE_", line):
-            continue
-        kept.append(line)
-        if line.startswith("|---") and kept[-2].startswith("| recipe "):
-            kept += next(tables)
-    PAGE.write_text("\n".join(kept), encoding="utf-8")
-    page = CLUSTER.read_text(encoding="utf-8")
-    before, plan, after = page.partition(section_of(page, "## Plan"))
-    lines = [line for line in plan.split("\n") if not re.match(SHORT, line)]
-    place = next(number for number, line in enumerate(lines) if line.startswith("|---")) + 1
-    CLUSTER.write_text(before + "\n".join(lines[:place] + short + lines[place:]) + after, encoding="utf-8")
+    tables = [[line for table, line in made if table == name] for name in TABLES]
+    for page, pattern, of_page in ((PAGE, r"\| `\w+` \|", tables), (CLUSTER, SHORT, [short])):
+        lines = page.read_text(encoding="utf-8").split("\n")
+        page.write_text("\n".join(with_rows(lines, pattern, of_page)), encoding="utf-8")
     return 0
 
 

@@ -42,17 +42,17 @@ def test_every_entry_has_published_numbers() -> None:
 def test_its_settings_hold_in_its_recipe(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every key is one of the recipe's config, and its episodes are what the table says."""
     set_environment(monkeypatch)
-    one = TABLE[name]
-    config = compose_recipe(RECIPES / one.recipe, "cluster", one.overrides)
-    for key, value in one.settings.items():
+    entry = TABLE[name]
+    config = compose_recipe(RECIPES / entry.recipe, "cluster", entry.overrides)
+    for key, value in entry.settings.items():
         found: Any = config
         for part in key.split("."):
             found = found[part]
         assert found == value, key
     system = settings_of(config).system
-    assert system.max_turns == one.settings["agentic_video.system.max_turns"]
-    spec = model_spec(ModelOptions("m", "vllm", temperature=one.sampling["temperature"]), config)
-    assert spec.temperature == one.sampling["temperature"]
+    assert system.max_turns == entry.settings["agentic_video.system.max_turns"]
+    spec = model_spec(ModelOptions("m", "vllm", temperature=entry.sampling["temperature"]), config)
+    assert spec.temperature == entry.sampling["temperature"]
 
 
 def test_paravt_is_played_as_its_profile_of_the_released_evaluation_says() -> None:
@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_settings_come_through_hydra_s_grammar(value: Any) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    one = Checkpoint("n", "m", "r", settings={"a.b": value})
-    (parsed,) = OverridesParser.create().parse_overrides(list(one.overrides))
+    entry = Checkpoint("n", "m", "r", settings={"a.b": value})
+    (parsed,) = OverridesParser.create().parse_overrides(list(entry.overrides))
     read = parsed.value()
     assert str(read) == value if isinstance(value, str) else read == value

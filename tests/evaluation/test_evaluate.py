@@ -1,4 +1,4 @@
-"""Whole evaluations: one that is killed and goes on, what can't be played, parts and variants."""
+"""Whole evaluations: one that is killed and resumed, unplayable rows, parts and variants."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_an_unreadable_video_is_reported_and_tried_again(
     result = json.loads((out / "report.json").read_text())
     assert (result["asked"], result["episodes"], result["failed"], result["left_out"]["rows"]) == (4, 2, 1, 1)
     assert "broken.mp4" in capsys.readouterr().out
-    # once the file is there, the same command plays what is missing; the row that is none is still there
+    # once the file is there, the same command plays what is missing; the broken row is still there
     broken.write_bytes(Path(good).read_bytes())
     assert main(command(checkpoint, data, out)) == 1
     assert len(lines(out)) == 3
@@ -120,9 +120,9 @@ def test_missing_videos_and_duplicates_are_in_every_report_of_a_sweep(small_worl
     assert [point.value for result in results if (point := result.point)] == [1, 2]
     assert (out / "sweep-calls.png").is_file()
     # with a limit that cuts something they might not have been asked for: they count nowhere
-    (one,) = evaluate(replace(asked, sweep=None, out=tmp_path / "one", limit=1))
-    assert (one.figures["asked"], one.figures["official_unplayed_wrong"], one.excluded) == (1, 1.0, 3)
-    assert not one.complete and one.figures["left_out"]["counted_wrong"] == 0
+    (limited,) = evaluate(replace(asked, sweep=None, out=tmp_path / "one", limit=1))
+    assert (limited.figures["asked"], limited.figures["official_unplayed_wrong"], limited.excluded) == (1, 1.0, 3)
+    assert not limited.complete and limited.figures["left_out"]["counted_wrong"] == 0
     # one that cuts nothing is none
     rows_read, excluded = read_rows(replace(asked, limit=2))
     assert len(rows_read) == 2 and sum(row.asked for row in excluded) == 2
@@ -145,8 +145,8 @@ def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: Wo
     ]
     data, says = tmp_path / "ego: all" / "rows.jsonl", tmp_path / "says.json"
     data.parent.mkdir()
-    data.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    says.write_text(json.dumps({one["id"]: ["<answer>C</answer>"] for one in rows}))
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    says.write_text(json.dumps({row["id"]: ["<answer>C</answer>"] for row in rows}))
     asked = options((data,), tmp_path / "out", variant=Variant("baseline", 2))
     (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
     assert (result.missing, result.excluded) == (1, 1)
@@ -180,7 +180,7 @@ def test_corrected_rows_are_graded_again_or_played_again(small_world: World, tmp
     for row in rows:
         row["answer"] = "A"
     assert evaluated().figures["official"]["mean"] == 1.0
-    # another gold: nobody needs to be asked
+    # another gold: the agent isn't asked
     rows[0]["answer"], says_b = "B", {rows[1]["id"]: "B"}
     result = evaluated(**says_b)
     assert (result.figures["official"]["mean"], result.figures["robust"]["mean"], result.complete) == (0.75, 0.75, True)
@@ -217,7 +217,7 @@ def test_a_judge_is_asked_again_for_missing_grades(small_world: World, tmp_path:
     says.write_text(json.dumps({row["id"]: ["<answer>a dog</answer>"] for row in rows}))
     asked = options((data,), out, concurrency=1, variant=Variant("baseline", 2))
     asked = replace(asked, model=ModelOptions(str(says), named("FileBackend")))
-    # where there is no judge, nobody is asked, and all is done that can be
+    # without a judge everything is done that can be
     (result,) = evaluate(asked)
     assert (result.figures["ungraded"], result.complete) == (3, True)
     # with one the recorded episodes are graded: one reply can't be read
@@ -268,7 +268,7 @@ def test_a_sweep_is_drawn_without_another_model_s_points(
     drawn: list[dict[str, list[int]]] = []
 
     def noted(kind: str, curves: Mapping[str, Sequence[Point]], *more: Any) -> None:
-        drawn.append({name: [one.value for one in points] for name, points in curves.items()})
+        drawn.append({name: [point.value for point in points] for name, points in curves.items()})
 
     monkeypatch.setattr("agentic_video.evaluation.evaluate.draw", noted)
     asked = options((small_world.heldout,), tmp_path, limit=1, sweep=Sweep("calls", (1, 2)))

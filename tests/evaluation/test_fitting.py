@@ -110,7 +110,7 @@ def test_an_evaluation_that_fits_nothing_stops_in_one_line(
     data.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in found))
     assert len({qa.video for qa in found}) > FIRST_VIDEOS
     small = ["--concurrency", "2", "data.max_prompt_length=16", "data.max_response_length=16"]
-    for _ in range(2):  # again, it doesn't go on with the others
+    for _ in range(2):  # again, it doesn't continue with the others
         assert main(command(checkpoint, data, out, *small)) == 2
         assert TOKENS in capsys.readouterr().err.strip().splitlines()[-1]
         assert not (out / "report.md").exists()

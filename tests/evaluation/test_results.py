@@ -93,7 +93,7 @@ def test_the_last_episode_of_a_question_counts(tmp_path: Path) -> None:
         append(file, record("b", acc=1.0))
     with journal(tmp_path, 0) as file:
         append(file, replace(new, provenance={"revision": 1}))
-    assert [(one.qa.id, one.rewards["acc"]) for one in finished(tmp_path)[0]] == [("a", 1.0), ("b", 1.0)]
+    assert [(played.qa.id, played.rewards["acc"]) for played in finished(tmp_path)[0]] == [("a", 1.0), ("b", 1.0)]
 
 
 def test_rows_that_ask_the_same(tmp_path: Path) -> None:

@@ -114,14 +114,16 @@ class HalfRight(Judge):
         return {"binary": 0.0, "half": 0.5, "unit": 0.5}[scale]
 
 
-@pytest.mark.parametrize("system", [VideoZoomer(), LongVT(), ParaVT(), Eva(), VideoBrain()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "system", [VideoZoomer(), LongVT(), ParaVT(), Eva(), VideoBrain()], ids=lambda system: system.name
+)
 @pytest.mark.parametrize("source", sorted(JUDGED))
 def test_where_a_benchmark_asks_a_judge_no_answer_is_half_right(system: System, source: str) -> None:
     free = VideoQA("q", "memory", "what?", "two carrots", answer_type="open_ended", data_source=source)
     judge = HalfRight()
     assert asyncio.run(grades(system, answered("carrots"), free, Graders(judge=judge))) == {"acc": 0.0}
     assert asyncio.run(grades(system, answered(""), free, Graders(judge=judge))) == {"acc": 0.0}
-    assert judge.asked == ["binary"], "nobody needs to be asked about nothing"
+    assert judge.asked == ["binary"]
     assert asyncio.run(grades(system, answered("carrots"), free, Graders())) == {}, "there is no judge"
     if isinstance(system, LongVT):
         elsewhere = replace(free, data_source="mine")
@@ -139,7 +141,7 @@ ALWAYS_RIGHT = ModelSpec(named("OracleBackend"), "nothing")
 
 
 def planned(folder: Path, system: System = ZOOMER, model: ModelSpec = ALWAYS_RIGHT) -> EvalPlan:
-    """What a shard needs."""
+    """The plan of a shard."""
     limits = TokenLimits(prompt=8_000, response=8_000, turn=4_000)
     return EvalPlan(folder, Settings(system), model, limits, concurrency=2, provenance={"engine": "scripted"})
 
@@ -161,18 +163,18 @@ def test_a_disk_that_is_away_for_a_while_is_no_wrong_answer(small_world: World, 
     rows = load_rows([small_world.heldout])[0][:1]
     system = OnADisk(disk=str(tmp_path / "disk"))
     plan = planned(tmp_path, system, says_file(tmp_path, rows, LOOK, ANSWER))
-    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    asyncio.run(play_rows(plan, rows, 0, lambda result: None))
     assert finished(tmp_path) == ([], [])
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[0]) and failure.error.endswith("check the disk [timeout]")
     # what doesn't pass is the end of an episode
     damaged = replace(plan, folder=tmp_path / "damaged", settings=Settings(replace(system, reason="corrupt")))
     damaged.folder.mkdir()
-    asyncio.run(play_rows(damaged, rows, 0, lambda one: None))
+    asyncio.run(play_rows(damaged, rows, 0, lambda result: None))
     assert finished(damaged.folder)[0][0].trajectory.end is EndReason.TOOL_ERROR
 
     (tmp_path / "disk").touch()
-    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    asyncio.run(play_rows(plan, rows, 0, lambda result: None))
     assert [record.trajectory.answer for record in finished(tmp_path)[0]] == ["A"] and failures(tmp_path) == []
 
 
@@ -235,7 +237,7 @@ def test_a_rule_that_hangs_fails_its_question_and_no_other(small_world: World, t
 
     plan = planned(tmp_path, Hanging(answer_match="robust"), says_file(tmp_path, rows, ANSWER))
     plan = replace(plan, settings=replace(plan.settings, reward=RewardConfig(timeout=0.5)))
-    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    asyncio.run(play_rows(plan, rows, 0, lambda result: None))
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[1]) and failure.error.startswith("TimeLimitError")
     assert f"row {rows[1].id}" in failure.error
@@ -248,7 +250,9 @@ def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) 
     plan = planned(tmp_path)
     told: list[Record | Failure] = []
     asyncio.run(play_rows(plan, rows, 7, told.append))
-    assert {key_of(one.qa) if isinstance(one, Record) else one.key for one in told} == {key_of(qa) for qa in rows}
+    assert {key_of(result.qa) if isinstance(result, Record) else result.key for result in told} == {
+        key_of(qa) for qa in rows
+    }
     records = finished(tmp_path)[0]
     assert {record.qa.id for record in records} == {rows[0].id, rows[2].id}
     assert (tmp_path / "episodes-007.jsonl").is_file()

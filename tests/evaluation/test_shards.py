@@ -34,7 +34,7 @@ def test_following_other_processes_journals(tmp_path: Path) -> None:
         file.write('{"version": 1, "vi')
         file.flush()
         found = follower.new()
-    assert [one.qa.id for one in found if isinstance(one, Record)] == ["a"]
+    assert [result.qa.id for result in found if isinstance(result, Record)] == ["a"]
     (tmp_path / "failures-001.jsonl").write_text(json.dumps({"data_source": "s", "id": "f", "error": "e"}) + "\n")
     assert follower.new() == [Failure(("s", "f"), "e")]
     assert failures(tmp_path) == [Failure(("s", "f"), "e")]

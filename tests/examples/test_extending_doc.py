@@ -188,7 +188,7 @@ def test_words_are_found_in_what_is_said(listings: dict[str, Any], video: str, t
     assert shown("say: red ball") == ("This video has no subtitles.", 1, 0)
     (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,500\nA red ball\n")
     assert shown("say: red ball") == ("[1.0 - 2.5 s] A red ball", 1, 0)
-    assert shown("say: cat") == ("Nothing like that is said.", 1, 0)
+    assert shown("say: cat") == ("No such words.", 1, 0)
     assert shown("say: ?") == ("query must be a text of at most 256 characters with a word in it.", 0, 1)
     assert shown("3.5") == ("3.50 s: ", 1, 0)
     (tmp_path / "film.srt").write_text("00:xx --> 00:00:02,000\nhello\n")

@@ -61,7 +61,7 @@ def system_of(name: str) -> System:
 
 
 def oracle_turns(name: str, qa: VideoQA, letter: str = "") -> tuple[str, ...]:
-    """What a system's oracle says; with a letter it answers that."""
+    """The turns of a system's oracle; with a letter it answers that."""
     view = EpisodeView(qa, asyncio.run(Video.open(qa.video, FrameStore())))
     letter = letter or qa.answer
     word = qa.options["ABCDEFGH".index(letter)] if qa.options else str(qa.extra["answer_text"])

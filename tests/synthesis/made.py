@@ -51,7 +51,7 @@ def record(
 
 
 def asks(end: int = 50) -> str:
-    """What VideoBrain says to see frames from the first to this one."""
+    """VideoBrain's call for frames from the first to this one."""
     arguments = f'{{"start_frame": 0, "end_frame": {end}}}'
     return f'<thinking>more</thinking><tool_call>{{"name": "uniform_sample", "arguments": {arguments}}}</tool_call>'
 
@@ -75,6 +75,6 @@ def write(file: Path, records: Sequence[Record]) -> Path:
     """Write records into a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lines:
-        for one in records:
-            write_record(lines, one)
+        for made in records:
+            write_record(lines, made)
     return file

@@ -100,7 +100,7 @@ def test_an_episode_of_another_system_is_judged_by_that_systems_published_rules(
     assert imitable(consistent.trajectory)
     assert not imitable(ignored.trajectory)
     assert imitable(replace(ignored.trajectory, system="eva")), "EVA finds no fault with it"
-    assert imitable(replace(ignored.trajectory, system="mine")), "nobody knows what such a system would say"
+    assert imitable(replace(ignored.trajectory, system="mine")), "a system without published rules"
     assert not imitable(record(answer=None, system="mine").trajectory)
     refused = record([look(0, 9)], system="mine").trajectory
     turns = (replace(refused.turns[0], legal_calls=0, illegal_calls=1), *refused.turns[1:])

@@ -42,10 +42,10 @@ def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path
         assert more["RL set, direct"] == "10 (50.0 %)"
         sft, problems = load_records([tmp_path / name / "sft.jsonl"])
         rl = [VideoQA.from_row(json.loads(line)) for line in (tmp_path / name / "rl.jsonl").read_text().splitlines()]
-        assert not problems and not {one.qa.id for one in sft} & {qa.id for qa in rl}
-        assert Counter(question_class(one.qa) for one in sft) == {"adaptive": 5, "active": 5}
+        assert not problems and not {record.qa.id for record in sft} & {qa.id for qa in rl}
+        assert Counter(question_class(record.qa) for record in sft) == {"adaptive": 5, "active": 5}
         assert Counter(map(question_class, rl)) == {"direct": 10, "adaptive": 5, "active": 5}
-        chosen.append(([one.qa.id for one in sft], [qa.id for qa in rl]))
+        chosen.append(([record.qa.id for record in sft], [qa.id for qa in rl]))
     assert chosen[0] == (chosen[1][0][::-1], chosen[1][1][::-1])
 
 
@@ -104,7 +104,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 def sft_of(folder: Path) -> list[tuple[VideoQA, Trajectory]]:
     """Without what a replay changes: how long it took."""
-    return [(one.qa, one.trajectory) for one in load_records([folder / "sft.jsonl"])[0]]
+    return [(record.qa, record.trajectory) for record in load_records([folder / "sft.jsonl"])[0]]
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_both_models_play_and_sets_come_out(
     assert verdicts[2]["teacher"] == {"right": True, "used_tools": True, "samples": 1, "right_samples": 1}
     sft, problems = load_records([tmp_path / "out" / "sft.jsonl"])
     # 3 of the 4 adaptive rows that both sets want: a factor of 0.75
-    assert not problems and Counter(question_class(one.qa) for one in sft) == {"adaptive": 1, "active": 1}
-    assert all(one.provenance["model"] == "large" for one in sft)
+    assert not problems and Counter(question_class(record.qa) for record in sft) == {"adaptive": 1, "active": 1}
+    assert all(record.provenance["model"] == "large" for record in sft)
     rl, problems = load_rows([tmp_path / "out" / "rl.jsonl"])
     assert not problems and Counter(map(question_class, rl)) == {"direct": 1, "adaptive": 1, "active": 1}
     assert "run_grpo.sh" in capsys.readouterr().out

@@ -213,7 +213,7 @@ def test_a_free_teacher_is_told_nothing(asked: list[VideoQA], data: Path, tmp_pa
         mix = ("--limit", "2", "--template-mix", "free:1,direct:0")
         assert main(command("framethinker", "distill", url, data, tmp_path, *mix)) == 0
     kept = lines(tmp_path / "kept.jsonl")
-    assert [one["provenance"]["template"] for one in kept] == [{"asked": "free", "followed": "direct"}] * 2
+    assert [row["provenance"]["template"] for row in kept] == [{"asked": "free", "followed": "direct"}] * 2
     assert not any(told in json.dumps(server.asked) for told in GUIDANCE.values())
 
 

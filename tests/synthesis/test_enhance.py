@@ -47,7 +47,7 @@ def test_paths_of_rows_are_absolute_where_they_lead_and_where_they_do_not(tmp_pa
         {**row, "id": "2", "video": "b.mp4"},
     ]
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(f"{json.dumps(one)}\n" for one in given))
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in given))
     looped, there = questions_of([rows])
     assert (looped.video, looped.extra["subtitles"]) == (f"{tmp_path}/round/a.mp4", f"{tmp_path}/said/a.srt")
     assert there.video == f"{tmp_path}/b.mp4"
@@ -188,7 +188,7 @@ def test_videos_that_go_away_cost_themselves_only(made: Path, serve: Serve, caps
     arguments = command(made, "out", server, "--limit", "4")
     arguments[arguments.index("--videos") + 1] = str(listed)
     assert main(arguments) == 0
-    # before the next start: it is said, and what was written about the others is there
+    # before the next start: it is named, and what was written about the others is there
     (made / "videos/deep/v1.mp4").unlink()
     assert main(arguments) == 0
     assert "list.txt line 2: no such file: videos/deep/v1.mp4" in capsys.readouterr().err

@@ -11,7 +11,6 @@ from agentic_video.synthesis.inputs import (
     digest,
     drawn,
     episode_files,
-    first,
     grade_of,
     read_episodes,
     read_questions,
@@ -82,16 +81,12 @@ def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: p
     assert "2 rows left out" in capsys.readouterr().err
 
 
-def test_a_limit_of_none_is_no_limit() -> None:
-    assert first([1, 2, 3], 2) == [1, 2] and first([1, 2, 3], 0) == [1, 2, 3]
-
-
 def test_a_grade_is_the_recorded_one_or_what_the_choice_says() -> None:
     assert grade_of(record(answer="A", rewards={"acc": 0.5})) == 0.5
     assert (grade_of(record(answer="B")), grade_of(record(answer="A"))) == (1.0, 0.0)
     assert grade_of(record(qa=OPEN, answer="a red cup")) is None
     hidden = replace(CHOICE, answer="", extra={"answer_hidden": True})
-    assert hidden.hidden and grade_of(record(qa=hidden, answer="A")) is None, "nobody knows"
+    assert hidden.hidden and grade_of(record(qa=hidden, answer="A")) is None
 
 
 def test_names_are_apart_wherever_their_parts_meet() -> None:

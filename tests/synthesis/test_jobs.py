@@ -116,7 +116,7 @@ def test_a_folder_of_an_earlier_version_takes_what_it_does_not_know(tmp_path: Pa
 def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:
     play(tmp_path, 3, broken={1})
     failed = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
-    assert [one["key"] for one in failed] == [["rows", 1]]
+    assert [line["key"] for line in failed] == [["rows", 1]]
     assert re.fullmatch(r"OSError: no server \(test_jobs\.py line \d+\)", failed[0]["error"])
     assert json.loads((tmp_path / "report.json").read_text())["failed"] == 1
     assert play(tmp_path, 3) == [1]

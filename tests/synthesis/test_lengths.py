@@ -1,4 +1,4 @@
-"""How long trajectories are, in tokens and in calls."""
+"""Lengths of trajectories in tokens and in calls."""
 
 import json
 from dataclasses import replace

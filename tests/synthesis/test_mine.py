@@ -33,7 +33,7 @@ def test_failed_questions_come_with_their_accuracy_and_wrong_answers() -> None:
     ]
     failed, counts, episodes = failed_questions(records, below=0.5)
     assert episodes == len(records)
-    assert [(one.qa.id, one.accuracy, one.episodes, one.answers) for one in failed] == [
+    assert [(question.qa.id, question.accuracy, question.episodes, question.answers) for question in failed] == [
         ("never", 0.0, 1, ()),
         ("hard", 0.2, 5, ("the blue one", "A")),
     ]
@@ -44,13 +44,13 @@ def test_failed_questions_come_with_their_accuracy_and_wrong_answers() -> None:
             "questions with an accuracy from 0.5 on": 1,
         }
     )
-    assert [one.qa.id for one in failed_questions(records, below=0.6, min_episodes=2)[0]] == ["hard", "half"]
+    assert [question.qa.id for question in failed_questions(records, below=0.6, min_episodes=2)[0]] == ["hard", "half"]
 
 
 def test_answers_are_cut_and_few() -> None:
     records = [graded("q", 0.0, letter * 1_000) for letter in "abcdefgh"]
-    ((one,), *_) = failed_questions(records, below=0.5)
-    assert one.answers == tuple(letter * 300 for letter in "abcd")
+    ((question,), *_) = failed_questions(records, below=0.5)
+    assert question.answers == tuple(letter * 300 for letter in "abcd")
 
 
 def test_the_command_writes_rows_that_training_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

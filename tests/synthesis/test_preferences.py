@@ -169,7 +169,7 @@ EPISODES = [
 def labels(folder: Path) -> dict[str, bool]:
     records, problems = load_records([folder / "kto.jsonl"])
     assert not problems
-    return {one.qa.id: label_of(one) for one in records}
+    return {record.qa.id: label_of(record) for record in records}
 
 
 def command(source: Path, server: FaultyServer, out: Path, *more: str) -> list[str]:

@@ -59,7 +59,8 @@ def test_bad_questions_are_left_out_and_the_others_read(raw: Any, fault: str) ->
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)
+    st.none() | st.booleans() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 

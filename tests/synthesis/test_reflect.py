@@ -109,7 +109,7 @@ def test_failures_are_corrected_from_the_flawed_call_on(out: Path, asked: list[V
 
 
 def test_the_whole_episode_but_its_answer_is_kept(asked: list[VideoQA], tmp_path: Path) -> None:
-    """As the released code does: nobody is asked for the flaw, and all turns may have loss."""
+    """The released code's way: the flaw isn't asked for, and all turns may have loss."""
     early = FAR.replace("[0, 1]", "[1, 2]")
     episodes = tmp_path / "episodes-000.jsonl"
     with episodes.open("w", encoding="utf-8") as file:
@@ -157,7 +157,7 @@ def test_a_correction_that_repeats_or_ignores_what_came_before_is_none(asked: li
 def test_an_episode_more_leaves_the_others_what_they_are(asked: list[VideoQA], tmp_path: Path) -> None:
     # An evaluation plays again what failed: its folder may get another episode of a question.
     first, second = (
-        Record(asked[0], rollout(asked[0], one, wrong_answer(asked[0])), {"acc": 0.0}) for one in (FAR, ILLEGAL)
+        Record(asked[0], rollout(asked[0], flaw, wrong_answer(asked[0])), {"acc": 0.0}) for flaw in (FAR, ILLEGAL)
     )
     server, out = Oracle({"q0": Part(diagnosis=FLAW, corrected=corrected(asked[0]))}), tmp_path / "out"
     episodes = tmp_path / "episodes-000.jsonl"

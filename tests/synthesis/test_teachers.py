@@ -20,7 +20,7 @@ GONE = "http://127.0.0.1:1/v1"
 
 @pytest.fixture
 def url(serve: Serve) -> str:
-    """A server, which nobody asks here but whether it is there."""
+    """A server that is only asked whether it is there."""
     return serve(lambda body, request: Reply("x")).url
 
 
@@ -110,12 +110,12 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_pa
 
 
 def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:
-    """How many different backends play so many samples."""
+    """Number of different backends of so many samples."""
 
     async def count() -> int:
         context = teacher.context(folder, 1)
         try:
-            return len({id(one) for one in teacher.backends(context, samples)})
+            return len({id(backend) for backend in teacher.backends(context, samples)})
         finally:
             context.close()
 

@@ -81,7 +81,7 @@ def test_experiences_depend_on_rounds_and_not_on_the_order_of_ends(
         outputs.append((out / "kept.jsonl").read_bytes())
     assert outputs[0] == outputs[1]
     shown = [row["provenance"]["team"]["experiences"] for row in lines(tmp_path / "1" / "kept.jsonl")]
-    assert [len(one) for one in shown] == [0, 0, 2, 2, 2, 2]
+    assert [len(names) for names in shown] == [0, 0, 2, 2, 2, 2]
     assert {name for _, name in shown[2]} == {"q0", "q1"}
     last = [text_of(body["messages"][0]) for body in server.asked if "[q5]" in str(body["messages"][-1])]
     assert any(text.count("It looked at the whole video first.") == 2 for text in last), "summaries, not turns"
@@ -111,8 +111,8 @@ def test_similar_questions_first_and_none_about_the_same_video() -> None:
     texts = ("Who scores the last goal?", "How many eggs does the cook break?", "Who scores the first goal?")
     bank = ExperienceBank([Experience(question(str(n), text), ("t",)) for n, text in enumerate(texts)])
     asked = question("new", "Who scores the winning goal of the last match?")
-    assert [one.qa.id for one in bank.similar(asked, 2)] == ["0", "2"]
-    assert [one.qa.id for one in bank.similar(replace(asked, video="0.mp4"), 1)] == ["2"]
+    assert [found.qa.id for found in bank.similar(asked, 2)] == ["0", "2"]
+    assert [found.qa.id for found in bank.similar(replace(asked, video="0.mp4"), 1)] == ["2"]
     assert bank.similar(asked, 0) == []
     assert len(bank.similar(question("odd", "?!"), 9)) == 3
 

@@ -43,6 +43,7 @@ def test_the_configs_block_is_the_recipe() -> None:
         ("world.fps", 0),
         ("world.other_overviews", [4, 0]),
         ("world.open_ended", 1.5),
+        ("world.hint", 1.5),
         ("world.mixture", [["colour", 1.5], ["overview", -0.5]]),
         ("base.world.fps", 0),
         ("base.reading_batch", 0),

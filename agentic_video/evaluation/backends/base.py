@@ -13,22 +13,20 @@ from agentic_video.systems.base import System
 class Backend(ABC):
     """Makes the policies of an evaluation's episodes.
 
-    A subclass of yours, named by its dotted path (``--engine my_package.engines.MyBackend``), runs models in a way of
-    its own. It is made once in each process, where its event loop runs, before the first episode.
+    A custom subclass is named by its dotted path (``--engine my_package.engines.MyBackend``). It is made once in each
+    process, where its event loop runs, before the first episode; it raises a SetupError where the model can't be loaded
+    or reached.
 
     Args:
         spec: The model; ``spec.model`` may be whatever the class takes.
-        visual_token_side: As the system has it, for models that don't say it themselves.
-
-    Raises:
-        SetupError: The model can't be loaded or reached.
+        visual_token_side: The system's, for models that don't tell their own.
     """
 
     one_token_frames: ClassVar[bool] = False
-    """Whether its models see each frame as a single visual token: a baseline's frames are then that small."""
+    """Its models see each frame as a single visual token: a baseline's frames are then that small."""
 
     takes_clips: ClassVar[bool] = True
-    """Whether frames can be shown as one video."""
+    """Frames can be shown as one video."""
 
     visual_token_side: int
     """Pixels along each side of one visual token."""
@@ -38,13 +36,10 @@ class Backend(ABC):
 
     @abstractmethod
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        """A policy for one episode.
+        """A policy for one episode within token budgets.
 
-        Args:
-            system: Whose episode it is.
-            limits: Its token budgets.
-            episode: Which one it is: the same episode is sampled alike whatever else is played, in any order. None
-                leaves sampling to the engine's own state.
+        An episode that is named is sampled alike whatever else is played, in any order; None leaves sampling to the
+        engine's own state.
         """
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ def test_by_name_and_by_path() -> None:
     assert backend_class("chat") is ChatBackend and backend_class("vllm") is VllmBackend
     assert backend_class(named("OracleBackend")) is OracleBackend
     assert backend_class("agentic_video.toyworld.backend.ToyBackend") is ToyBackend
-    assert [one.one_token_frames for one in (ChatBackend, VllmBackend, ToyBackend)] == [False, False, True]
+    assert [backend.one_token_frames for backend in (ChatBackend, VllmBackend, ToyBackend)] == [False, False, True]
 
 
 def test_made_with_the_system_s_visual_tokens() -> None:

@@ -145,7 +145,7 @@ class _Unit:
 
 
 @dataclass
-class _Found:
+class _SourceReads:
     reads: defaultdict[str, set[_Read]]
     bases: Mapping[str, tuple[str, ...]]
 
@@ -312,7 +312,7 @@ def _modules() -> tuple[dict[str, list[_Unit]], dict[str, tuple[str, ...]]]:
     return modules, configs
 
 
-def _reads(stage: Stage) -> _Found:
+def _reads(stage: Stage) -> _SourceReads:
     """Names that reached code reads."""
     modules, configs = _modules()
     imported: set[str] = set()
@@ -337,7 +337,7 @@ def _reads(stage: Stage) -> _Found:
     for unit in reached:
         for name, read in unit.reads:
             reads[name].add(read)
-    return _Found(reads, configs)
+    return _SourceReads(reads, configs)
 
 
 def _is_reached(unit: _Unit, mentioned: set[str]) -> bool:

@@ -162,7 +162,7 @@ class FrameRef:
         except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             raise ValueError(f"the picture can't be read: {error}") from error
         if image_key(image) != self.made:
-            raise ValueError("the picture isn't the one that was shown")
+            raise ValueError("the picture differs from the shown one")
         return image
 
 

@@ -60,7 +60,7 @@ def _is_own(file: Path) -> bool:
 
 
 def did_you_mean(word: str, known: Collection[str], alike: float = 0.6) -> str:
-    """Question about the known word most like an unknown one, with a space after it; empty where none is like it.
+    """Question about the known word most like an unknown one, with a space after it; empty without one.
 
     Args:
         alike: Least similarity, at most 1.

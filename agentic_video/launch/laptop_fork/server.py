@@ -88,7 +88,7 @@ OPTIONS = frozenset({"-u", "-B", "-s"})
 
 
 @dataclass(frozen=True)
-class Request:
+class ForkRequest:
     """A requested process: arguments of ``python``, all variables, working directory, open files by their number."""
 
     arguments: Sequence[str]
@@ -105,7 +105,7 @@ class ForkServer:
         self._clients: dict[int, socket.socket] = {}  # by process
         self._workers_preloaded = False
 
-    def serve(self) -> Request:
+    def serve(self) -> ForkRequest:
         """Fork the requested processes; returns the request in a forked process, never in the server itself."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -125,7 +125,7 @@ class ForkServer:
                     return request
             self._reap()
 
-    def _answer(self) -> Request | None:
+    def _answer(self) -> ForkRequest | None:
         """Fork for the next client; returns its request in the forked process, None in the server."""
         client, _ = self._socket.accept()
         try:
@@ -172,7 +172,7 @@ class ForkServer:
                 client.close()
 
 
-def _refuse(client: socket.socket, request: Request) -> None:
+def _refuse(client: socket.socket, request: ForkRequest) -> None:
     """Fork nothing: the client becomes Python itself."""
     for descriptor in request.descriptors.values():
         os.close(descriptor)
@@ -184,7 +184,7 @@ def _say(client: socket.socket, number: int) -> None:
         client.sendall(f"{number}\n".encode())
 
 
-def _read(client: socket.socket) -> Request:
+def _read(client: socket.socket) -> ForkRequest:
     start, received, _, _ = socket.recv_fds(client, 4, 253)
     try:
         size, text = int.from_bytes(start, "little"), b""
@@ -194,14 +194,14 @@ def _read(client: socket.socket) -> Request:
             text += more
         asked = json.loads(text)
         descriptors = dict(zip(asked["numbers"], received, strict=True))
-        return Request(asked["arguments"], asked["environment"], asked["folder"], descriptors)
+        return ForkRequest(asked["arguments"], asked["environment"], asked["folder"], descriptors)
     except BaseException:
         for descriptor in received:
             os.close(descriptor)
         raise
 
 
-def _become(request: Request, server: int) -> None:
+def _become(request: ForkRequest, server: int) -> None:
     """In a forked process: take over the requested descriptors, environment and folder."""
     signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != server:
@@ -249,13 +249,13 @@ def _without_options(arguments: Sequence[str]) -> list[str]:
     return list(dropwhile(OPTIONS.__contains__, words))
 
 
-def _can_be_forked(request: Request) -> bool:
+def _can_be_forked(request: ForkRequest) -> bool:
     """Return True if :func:`run` does what Python would do with these arguments."""
     first, *more = [*_without_options(request.arguments), "-"]
     return not first.startswith("-") or (first in ("-c", "-m") and len(more) > 1)
 
 
-def run(request: Request) -> None:
+def run(request: ForkRequest) -> None:
     """Do what ``python <arguments>`` does."""
     arguments = _without_options(request.arguments)
     sys.path[:] = [path for path in sys.path if path]
@@ -283,7 +283,7 @@ def run(request: Request) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
-def _asks_for(request: Request, script: str) -> bool:
+def _asks_for(request: ForkRequest, script: str) -> bool:
     """Return True if the script of this path below site-packages is requested."""
     arguments = _without_options(request.arguments)
     return bool(arguments) and arguments[0].endswith(os.sep + script)
@@ -295,7 +295,7 @@ def _here_instead_of_exec() -> None:
 
     def continue_here(file: str, args: list[str]) -> None:
         words = shlex.split(args[-1])
-        again = Request(words[2:], dict(os.environ), os.getcwd(), {})
+        again = ForkRequest(words[2:], dict(os.environ), os.getcwd(), {})
         python = list(args[:-1]) == ["bash", "-c"] and words[:2] == ["exec", sys.executable]
         if not python or not _can_be_forked(again):
             execute(file, args)
@@ -315,7 +315,7 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
     gc.freeze()
 
 
-def _preload_for_workers(first: Request) -> None:
+def _preload_for_workers(first: ForkRequest) -> None:
     """Import the modules of Ray's workers, in the environment of the first of them."""
     handed = [text.removeprefix(CONTEXT) for text in first.arguments if text.startswith(CONTEXT)]
     variables = json.loads(handed[0]).get("env_vars") or {} if handed else {}

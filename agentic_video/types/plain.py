@@ -55,9 +55,9 @@ def as_json(value: Any, where: str) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        if odd := [key for key in value if not isinstance(key, str | int | float | np.number | None)]:
+        if odd := [key for key in value if not isinstance(key, str)]:
             raise TypeError(f"{where} has a key that is no text: {short(odd[0])}")
-        return {as_json(key, where): as_json(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: as_json(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(item, f"{where}[{number}]") for number, item in enumerate(value)]
     if isinstance(value, date | time):  # a datetime is a date

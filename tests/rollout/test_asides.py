@@ -278,7 +278,7 @@ def test_after_is_not_called_for_an_episode_that_did_not_happen(qa: VideoQA) -> 
     assert run(Asker(found=found), Full(lambda view: ""), qa).end is EndReason.TOKEN_BUDGET
 
 
-@pytest.mark.parametrize("notes", [{"a": {"b": [1, object()]}}, {"a": float("nan")}, {"a": {(1, 2): 3}}, [1]])
+@pytest.mark.parametrize("notes", [{"a": {"b": [1, object()]}}, {"a": float("nan")}, {"a": {1: 2}}, [1]])
 def test_notes_are_plain_data(notes: Any, qa: VideoQA) -> None:
     async def found(trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
         return notes  # type: ignore[no-any-return]

@@ -95,7 +95,7 @@ def blocks_yaml() -> str:
     """Text of the blocks under ``agentic_video`` that all recipes share."""
     lines = [
         "# @package _global_",
-        f"# Whom rewards ask, where frames come from, what is logged. Written by {COMMAND}",
+        f"# External graders, the frame store and logging. Written by {COMMAND}",
         "# from the dataclasses: change defaults there, or override them.",
         "agentic_video:",
     ]

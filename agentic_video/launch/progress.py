@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_CONTINUE
 from agentic_video.utils.units import duration
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
@@ -65,7 +65,7 @@ class Progress:
 
     def shown(self, line: str) -> str:
         """Return the lines to show for the log's next line; mostly empty."""
-        _, end, after = line.rstrip().partition(CANNOT_GO_ON)
+        _, end, after = line.rstrip().partition(CANNOT_CONTINUE)
         if end:
             self.reason = end + after
         if total := TOTAL.search(line):

@@ -296,7 +296,7 @@ def rollout_phase(job: RunSpec) -> Phase:
     """Rollouts: the engine takes its share of the GPU next to what the trainer keeps there."""
     parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
     parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
-    name = "rollouts" if not job.pool else "rollouts beside the trainer (validation)"
+    name = "rollouts" if not job.pool else "rollouts next to the trainer (validation)"
     return Phase(name, {**_between(job), **parts}, job.machines.gpu_bytes)
 
 

@@ -206,7 +206,7 @@ class ImageRef:
         return replace(self, image=None)
 
 
-class Sized(Protocol):
+class ImageSize(Protocol):
     """A frame or a reference to one."""
 
     @property
@@ -223,7 +223,7 @@ class Sized(Protocol):
 class SameSizeFrames:
     """Frames that share one size."""
 
-    frames: tuple[Sized, ...]
+    frames: tuple[ImageSize, ...]
 
     @property
     def width(self) -> int:

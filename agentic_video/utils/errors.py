@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 
-CANNOT_GO_ON = "agentic_video could not go on"
+CANNOT_CONTINUE = "agentic_video cannot continue"
 """Start of the line with which a training ends itself; the launcher shows such lines."""
 
 INTERRUPTED = 130

@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from agentic_video.utils.checkpoints import TRACKER
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_CONTINUE
 from tests.chaos.job import Attempt, shared_memory
 from tests.e2e.jobs import REPOSITORY
 
@@ -309,7 +309,7 @@ def test_judge_gone(world: World) -> None:
     world.judge.kill()
     world.judge.wait()
     job = world.ended()
-    assert re.search(rf"{CANNOT_GO_ON}: \d+ groups of episodes failed", job.output)
+    assert re.search(rf"{CANNOT_CONTINUE}: \d+ groups of episodes failed", job.output)
     assert "no verdict" in job.output
 
 

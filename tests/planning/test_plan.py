@@ -328,7 +328,7 @@ def test_gpus_that_only_play_are_planned_by_themselves() -> None:
     names = [phase.name for phase in found.gpu]
     assert names[1:] == [
         "handing weights over",
-        "rollouts beside the trainer (validation)",
+        "rollouts next to the trainer (validation)",
         "rollouts alone, weights arriving",
         "rollouts alone",
     ]

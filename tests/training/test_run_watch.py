@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentic_video.training.logs.run_watch import EXIT_STATUS, RunWatch, died, gone
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_CONTINUE
 
 
 def node(name: str, alive: bool = True) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_the_end_of_a_run(nodes: list[Any], actors: list[Any], named: str) -> No
 
     RunWatch(states_of(*nodes), states_of(*actors), end, seconds=0.01)
     assert ended.wait(30)
-    assert messages[0].startswith(f"{CANNOT_GO_ON}: {named}")
+    assert messages[0].startswith(f"{CANNOT_CONTINUE}: {named}")
 
 
 def test_what_has_stopped_says_nothing() -> None:

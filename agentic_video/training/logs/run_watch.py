@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_CONTINUE
 
 SECONDS = 5.0
 """Between two looks at the nodes and the actors."""
@@ -91,13 +91,13 @@ class RunWatch:
                     nodes = gone(self._used_nodes, self._nodes())
                 if nodes:
                     self._end(
-                        f"{CANNOT_GO_ON}: node {', '.join(nodes)} is gone; bring it back and start the "
+                        f"{CANNOT_CONTINUE}: node {', '.join(nodes)} is gone; bring it back and start the "
                         "same command, or continue with fewer nodes from the run's model (docs/cluster.md)"
                     )
                     return
                 if lost:
                     self._end(
-                        f"{CANNOT_GO_ON}: {'; '.join(lost)}; start the same command (if "
+                        f"{CANNOT_CONTINUE}: {'; '.join(lost)}; start the same command (if "
                         "it was killed for memory, dmesg says so)"
                     )
                     return

@@ -17,7 +17,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from agentic_video.training.loop.outputs import REWARD_KEY, rewards_of, rollout_of
 from agentic_video.training.ppo.untrained import reclassify
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_CONTINUE
 
 FAILED_BATCHES, LEAST_FAILED = 3, 24
 """Batches of groups, and at least groups, that may fail in a row before a run ends."""
@@ -88,7 +88,7 @@ class _GroupPolicy(_Base):
         self._failures = set(finished), set(failed), count
         if count >= max(LEAST_FAILED, FAILED_BATCHES * (self.train_batch_size or 0)):
             raise RuntimeError(
-                f"{CANNOT_GO_ON}: {count} groups of episodes failed in a row; log.txt says why (Error in _run_prompt)"
+                f"{CANNOT_CONTINUE}: {count} groups of episodes failed in a row; log.txt says why (Error in _run_prompt)"
             )
 
     def _keep_alike(self, step: int, partition_id: str, reasons: Reasons) -> Reasons:
@@ -165,7 +165,7 @@ class _GroupPolicy(_Base):
         if self.stall_seconds and now - self._progress[1] > self.stall_seconds:
             named = ", ".join(sorted(waiting)[:3]) or "none"
             raise RuntimeError(
-                f"{CANNOT_GO_ON}: no rollout has ended for {self.stall_seconds:g} s, and {len(waiting)} groups are "
+                f"{CANNOT_CONTINUE}: no rollout has ended for {self.stall_seconds:g} s, and {len(waiting)} groups are "
                 f"running ({named}); log.txt may say where they hang (a reward, a tool, an engine); "
                 "agentic_video.stall_seconds sets the time"
             )

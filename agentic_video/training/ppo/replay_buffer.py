@@ -88,7 +88,8 @@ class _GroupPolicy(_Base):
         self._failures = set(finished), set(failed), count
         if count >= max(LEAST_FAILED, FAILED_BATCHES * (self.train_batch_size or 0)):
             raise RuntimeError(
-                f"{CANNOT_CONTINUE}: {count} groups of episodes failed in a row; log.txt says why (Error in _run_prompt)"
+                f"{CANNOT_CONTINUE}: {count} groups of episodes failed in a row; "
+                "log.txt says why (Error in _run_prompt)"
             )
 
     def _keep_alike(self, step: int, partition_id: str, reasons: Reasons) -> Reasons:

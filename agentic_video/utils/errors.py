@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 
-CANNOT_CONTINUE = "agentic_video cannot continue"
+CANNOT_CONTINUE = "agentic_video could not continue"
 """Start of the line with which a training ends itself; the launcher shows such lines."""
 
 INTERRUPTED = 130

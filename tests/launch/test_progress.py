@@ -91,10 +91,10 @@ def test_errors_that_differ_in_numbers_only_are_shown_three_times() -> None:
 
 def test_the_reason_of_an_end_is_kept() -> None:
     progress = Progress()
-    line = "(TaskRunner pid=7) agentic_video cannot continue: node 10.0.0.2 is gone; bring it back"
+    line = "(TaskRunner pid=7) agentic_video could not continue: node 10.0.0.2 is gone; bring it back"
     assert progress.shown(f"{line}\n") == line
     progress.shown("Error: and so on\n")
-    assert progress.reason == "agentic_video cannot continue: node 10.0.0.2 is gone; bring it back"
+    assert progress.reason == "agentic_video could not continue: node 10.0.0.2 is gone; bring it back"
 
 
 def test_how_long_the_rest_takes() -> None:

@@ -317,7 +317,7 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             f"{ROLLOUT}.max_model_len=8192 data.max_prompt_length=20480",
             rf"^{ROLLOUT}\.max_model_len=8192",
         ),
-        ("videozoomer", "agentic_video.system.max_images=400", r"set \S+\.image=400$"),
+        ("videozoomer", f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image=100", r"set \S+\.image=128$"),
         ("videozoomer", f"{ROLLOUT}.val_kwargs.n=8", rf"set {ROLLOUT}\.val_kwargs\.do_sample=True to sample$"),
         ("framethinker", "actor_rollout_ref.model.path={folder}", "28 attention heads"),
     ],

@@ -298,6 +298,6 @@ def shapes(case: Case) -> Iterator[tuple[str, Callable[[int], str]]]:
 def test_time_is_by_length(case: Case) -> None:
     for name, text in shapes(case):
         try:
-            assert_linear(lambda said: episode(case, [said]), text(20_000), text(160_000), growth=8.0)
+            assert_linear(lambda said: episode(case, [said]), text(10_000), text(160_000), growth=16.0)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from None

@@ -33,12 +33,12 @@ def start_sft(folder: Path, system: str, *overrides: str) -> "subprocess.Popen[s
     return start(command, folder, XDG_CACHE_HOME=str(folder / "cache"))
 
 
-def changed(folder: Path, run: Path) -> set[str]:
-    """Weights of a run's last checkpoint that aren't the base model's."""
-    (base,) = (folder / "cache").glob("agentic_video/toyworld/base-*")
+def changed(output: str, run: Path) -> set[str]:
+    """Weights of a run's last checkpoint that aren't those of the base model that its output names."""
+    (base,) = set(re.findall(r"^\[toyworld\] (?:found|built) (\S+/base-\w+)", output, re.MULTILINE))
     checkpoint = newest_checkpoint(run)
     assert checkpoint is not None
-    before, after = weights(base), weights(checkpoint)
+    before, after = weights(Path(base)), weights(checkpoint)
     assert set(before) == set(after)
     return {name for name, weight in before.items() if not torch.equal(weight, after[name])}
 
@@ -57,13 +57,13 @@ def test_a_killed_run_resumes_from_its_checkpoint(folder: Path) -> None:
     assert steps == [1, 2, 3, 4, 5, 6]
     assert losses[-1] < losses[0]
     assert len(series(read_metrics(run), "val/loss")[1]) == 1
-    names = changed(folder, run)
+    names = changed(output, run)
     assert names and not any("visual" in name for name in names)  # frozen, as the paper has it
 
 
 def test_lora_in_two_processes_leaves_a_merged_checkpoint(folder: Path) -> None:
     overrides = ("trainer.n_gpus_per_node=2", "model.lora_rank=4", "model.lora_alpha=32")
-    finished(start_sft(folder, "framemind", *overrides))
+    output = finished(start_sft(folder, "framemind", *overrides))
     (run,) = (folder / "framemind-sft-laptop").glob("run-*")
-    names = changed(folder, run)
+    names = changed(output, run)
     assert names and all("language_model.layers" in name and name.endswith("proj.weight") for name in names)

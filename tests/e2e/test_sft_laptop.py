@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_resumes_from_its_checkpoint(folder: Path) -> None:
     killed(start_sft(folder, "videozoomer"), "step 3 of 6:")  # a checkpoint was written after step 2
     output = finished(start_sft(folder, "videozoomer"))
-    assert re.findall(r"^step (\d+) of 6:", output, re.MULTILINE) == ["3", "4", "5", "6"]
+    assert re.findall(r"^step (\d+) of 6: loss", output, re.MULTILINE) == ["3", "4", "5", "6"]
     (run,) = (folder / "videozoomer-sft-laptop").glob("run-*")
     steps, losses = series(read_metrics(run), "train/loss")
     assert steps == [1, 2, 3, 4, 5, 6]

@@ -14,7 +14,6 @@ from verl.utils import hf_processor, hf_tokenizer
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.rollout.replay import ReplayedSequence, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import World, build_world
@@ -39,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def checkpoint(checkpoints: dict[FamilyName, Path]) -> Path:
+def checkpoint(checkpoints: dict[str, Path]) -> Path:
     return checkpoints["qwen2_5_vl"]
 
 

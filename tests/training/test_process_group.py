@@ -2,6 +2,7 @@
 
 import warnings
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def test_a_merger_may_be_trained_while_its_tower_is_frozen() -> None:
     parts["deepstack_merger_list"] = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
     others = {"text": torch.nn.Linear(3, 2), "visually": torch.nn.Linear(2, 2)}
     model = torch.nn.ModuleDict({"visual": torch.nn.ModuleDict(parts), **others})
+    model.config = model["text"].config = SimpleNamespace(model_type="qwen3_vl")
     assert freeze_vision(model, merger=False) == 5 * 3 + 3
     trained = {name.rpartition(".")[0] for name, weight in model.named_parameters() if weight.requires_grad}
     assert trained == {"visual.merger", "visual.deepstack_merger_list.0", "text", "visually"}

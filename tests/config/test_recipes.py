@@ -23,9 +23,9 @@ from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.longvt.system import LongVT
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment, validate_with_verl

@@ -9,9 +9,9 @@ from pydantic import NonNegativeInt, PositiveInt
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.systems.base import System
-from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.cold_start import ColdStartRecipe
-from agentic_video.toyworld.gate import GateLimits
+from agentic_video.toyworld.build.base import BaseRecipe
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe
+from agentic_video.toyworld.build.gate import GateLimits
 from agentic_video.toyworld.model import ModelRecipe
 from agentic_video.toyworld.world import WorldRecipe
 

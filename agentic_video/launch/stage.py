@@ -111,7 +111,7 @@ def checked_config(
         check_function(settings.reward)
         # the launcher trains a retrieval model for the synthetic world where a recipe wants one
         own_clip = profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.clip")
-        retrieves = options.stage == "grpo" and settings.system.overview == "retrieval"
+        retrieves = options.stage == "grpo" and getattr(settings.system, "overview", "") == "retrieval"
         if retrieves and not settings.retrieval.model and not own_clip:
             key = "agentic_video.retrieval.model"
             raise SetupError(f"agentic_video.system.overview=retrieval: needs {key}", key=key)

@@ -255,7 +255,7 @@ def test_the_cluster_s_system_is_the_class_s_own(recipe: Path, moments: Any) -> 
     config = compose_recipe(recipe, "cluster")
     assert system_of(config) == type(moments)()
     # all turns, and a frame of 256 tokens with some text after each but the last
-    assert 6 * config.agentic_video.max_turn_tokens + 5 * (256 + 64) <= config.data.max_response_length
+    assert 6 * limits_of(config).turn + 5 * (256 + 64) <= config.data.max_response_length
 
 
 def test_the_recipe_s_command_starts_verl(recipe: Path) -> None:
@@ -354,7 +354,6 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     """All that the laptop profile makes before it trains: demonstrations that end with an answer within the budgets."""
     config = compose_recipe(recipe, "laptop")
     system, toy = system_of(config), toy_recipe(config)
-    assert system.option_format == base.OPTION_FORMAT
     assert set(system.stop) <= set(TAGS)
     tokenizer = build_tokenizer(base.tokenizer_corpus())
     model = build_model(tokenizer, ModelRecipe())

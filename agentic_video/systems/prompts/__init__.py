@@ -14,6 +14,8 @@ from agentic_video.utils.errors import did_you_mean
 _PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 """A placeholder: its name and format."""
 
+OPTION_FORMAT = "{letter}. {text}"
+
 
 @lru_cache(maxsize=1)
 def packaged_prompts() -> dict[str, str]:
@@ -38,6 +40,12 @@ def load_prompt(name: str) -> str:
     if Path(name).is_file():
         return Path(name).read_text(encoding="utf-8")
     raise FileNotFoundError(f"prompt {name!r} is neither one of {list(packaged)} nor a file")
+
+
+def instructions_of(system: object) -> str:
+    """A system's template as its file has it; empty if it has none."""
+    name = getattr(system, "prompt", "")
+    return load_prompt(name) if name else ""
 
 
 def fill(template: str, **values: object) -> str:
@@ -76,7 +84,7 @@ def _can_write(value: object, spec: str) -> bool:
     return True
 
 
-def question_text(qa: VideoQA, option_format: str) -> str:
+def question_text(qa: VideoQA, option_format: str = OPTION_FORMAT) -> str:
     """The question and its options, one a line; ``{letter}`` and ``{text}`` are filled in."""
     options = (fill(option_format, letter=letter, text=text) for letter, text in zip(LETTERS, qa.options, strict=False))
     return "\n".join((qa.question, *options))

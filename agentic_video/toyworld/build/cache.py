@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.systems.prompts import load_prompt, named_files
+from agentic_video.systems.prompts import instructions_of, named_files
 from agentic_video.toyworld.build.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.build.recipe import ToyRecipe
 from agentic_video.toyworld.build.rehearsal import episodes_digest
@@ -292,7 +292,7 @@ def system_facts(system: System, limits: TokenLimits, turns: Turns, recipe: ToyR
     Of the package's own code only what a model sees counts: modules and classes may be renamed."""
     constants = asdict(system)  # type: ignore[call-overload]
     constants.pop("weights", None)  # see taught()
-    constants["prompt"] = load_prompt(system.prompt) if system.prompt else ""
+    constants["prompt"] = instructions_of(system)
     files = named_files({**constants, "prompt": ""})
     return {
         "system": constants,

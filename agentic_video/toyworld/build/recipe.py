@@ -61,7 +61,7 @@ def first_view_counts(system: System) -> tuple[int, ...]:
     if hasattr(system, "first_view_counts"):
         counts: tuple[int, ...] = system.first_view_counts()
         return counts
-    if system.overview not in ("uniform", "rate"):
+    if getattr(system, "overview", "uniform") not in ("uniform", "rate"):
         return ()
     names = getattr(system, "first_view_fields", ("overview_frames",))
     return tuple(sorted({getattr(system, name) for name in names if hasattr(system, name)}))

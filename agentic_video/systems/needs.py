@@ -31,12 +31,7 @@ def score_needs(system: System, qa: VideoQA) -> Mapping[Grader, str]:
 
 
 def check_needs(
-    where: str,
-    rows: Sequence[VideoQA],
-    system: System,
-    missing: Collection[Grader],
-    *,
-    demonstrations: bool = False,
+    where: str, rows: Sequence[VideoQA], system: System, missing: Collection[Grader], *, demonstrations: bool = False
 ) -> None:
     """Make sure that each row's episodes can be scored: else all of them would fail, one after the other.
 

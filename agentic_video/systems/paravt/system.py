@@ -18,15 +18,7 @@ from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.needs import Grader, judge_needs
 from agentic_video.systems.overview import Count, PixelBoundedSystem, Rate
-from agentic_video.systems.paravt.grammar import (
-    CUT_MARK,
-    LABELS,
-    begins_call,
-    harmless,
-    labelled,
-    parse_turn,
-    reply,
-)
+from agentic_video.systems.paravt.grammar import CUT_MARK, LABELS, begins_call, harmless, labelled, parse_turn, reply
 from agentic_video.systems.paravt.reward import ParaVTWeights, paravt_score, same_words, word_f1
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.tools.base import ToolError

@@ -87,7 +87,7 @@ def _distill(options: DistillArguments) -> JobReport:
 
 def with_scripted_teacher(options: DistillArguments) -> DistillArguments:
     """Return the options with the scripted teacher, and the synthetic rows where they name none."""
-    from agentic_video.toyworld.recipe import toy_recipe
+    from agentic_video.toyworld.build.recipe import toy_recipe
     from agentic_video.toyworld.teacher import teacher_name
 
     if options.profile == "cluster" or (count_gpus() and options.profile is None):

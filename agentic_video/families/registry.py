@@ -54,6 +54,8 @@ def load_processor(model: str | Path) -> Any:
     with suppress(OSError, ValueError):  # a folder may hold a processor's files alone
         processor.config = AutoConfig.from_pretrained(model)
     family_of(processor)
+    if not any(type(processor).__name__ in family.processor_classes for family in FAMILIES):
+        raise UnknownFamilyError(f"{model}: its processor is a {type(processor).__name__}, which no family has")
     return processor
 
 

@@ -15,11 +15,11 @@ WORDS = ("--system", "framemind", "--data", "a.jsonl", "--teacher", "http://h/v1
 
 
 def test_what_is_asked_for(ask: Ask) -> None:
-    options = ask(distill, "distill", *WORDS, "--data", "b.jsonl", "--samples", "3", "agentic_video.max_turn_tokens=9")
+    options = ask(distill, "distill", *WORDS, "--data", "b.jsonl", "--samples", "3", "trainer.seed=9")
     assert options.data == (Path("a.jsonl"), Path("b.jsonl")) and options.samples == 3 and options.min_acc == 1.0
     assert (options.teacher.recipe, options.teacher.overrides) == (
         RECIPES / "framemind",
-        ("agentic_video.max_turn_tokens=9",),
+        ("trainer.seed=9",),
     )
     assert options.critic is None and options.team == TeamOptions()
 

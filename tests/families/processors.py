@@ -9,7 +9,13 @@ from agentic_video.families.registry import DEFAULT, FAMILY_OF
 QWEN_VL = tuple(name for name, family in FAMILY_OF.items() if isinstance(family, QwenVL))
 
 
+class Processor(SimpleNamespace):
+    """Parts that are told apart as a processor is."""
+
+    __hash__ = object.__hash__
+
+
 def processor_of(image_processor: Any, video_processor: Any = None, family: str = DEFAULT) -> Any:
     """A processor of a family."""
-    parts = {"image_processor": image_processor, "video_processor": video_processor}
-    return SimpleNamespace(config=SimpleNamespace(model_type=family), **parts)
+    config = SimpleNamespace(model_type=family)
+    return Processor(config=config, image_processor=image_processor, video_processor=video_processor)

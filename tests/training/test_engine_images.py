@@ -404,8 +404,8 @@ async def test_other_ids_than_the_rollout_s_are_refused(
     chat_format = ChatFormat.of(hf_processor(str(checkpoint)))
     inner = make_engine()
     engine = ReferenceEngine(inner, Store(), chat_format)
-    counted = chat_format.visual_tokens
-    monkeypatch.setattr(chat_format, "visual_tokens", lambda shown: counted(shown) - 1)
+    made = chat_format.image_ids
+    monkeypatch.setattr(chat_format, "image_ids", lambda *size: (made(*size)[0], made(*size)[1][:-1]))
 
     with pytest.raises(RenderedPromptError, match="0 clips and 1 images"):
         await ask(engine, [stored(0)])

@@ -43,6 +43,7 @@ def test_a_worker_heeds_verls_keys(
 ) -> None:
     overrides = "actor_rollout_ref.nccl_timeout=900", "actor_rollout_ref.actor.freeze_vision_tower=True"
     model = torch.nn.ModuleDict({"visual": torch.nn.Linear(1, 1), "text": torch.nn.Linear(1, 1)})
+    model.config = SimpleNamespace(model_type="qwen2_5_vl")
 
     def init_model(self: Any) -> None:
         self.actor = type("Actor", (), {"engine": type("Engine", (), {"module": model})})

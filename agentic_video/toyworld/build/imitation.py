@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from agentic_video.families.registry import family_of
 from agentic_video.families.tiny import Images, decoded, pixels_of, seconds_of
-from agentic_video.toyworld.shares import SHARES, shared_out
+from agentic_video.toyworld.build.shares import SHARES, shared_out
 from agentic_video.types.message import Visual
 
 

@@ -6,7 +6,7 @@ these files: verl and vLLM load the registry in each of their processes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -61,6 +61,33 @@ def clip_frames(shown: object) -> int:
     """Count the frames of a clip, with or without its pixels; 0 for an image."""
     times = getattr(shown, "times", None)
     return 0 if times is None else len(times)
+
+
+def expanded(ids: Sequence[int], short: Sequence[Sequence[int]], whole: Sequence[Sequence[int]]) -> list[int]:
+    """Replace each of some pieces of a prompt, in the order in which they stand there; ValueError if one is missing."""
+    found: list[int] = []
+    at = 0
+    for piece, (start, end) in zip(whole, spans(ids, short), strict=True):
+        found += [*ids[at:start], *piece]
+        at = end
+    return [*found, *ids[at:]]
+
+
+def spans(ids: Sequence[int], pieces: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Start and end of each of some pieces of a prompt, in order; ValueError if one is missing."""
+    at = 0
+    for piece in pieces:
+        wanted = list(piece)
+        try:
+            at = ids.index(wanted[0], at)
+            while list(ids[at : at + len(wanted)]) != wanted:
+                at = ids.index(wanted[0], at + 1)
+        except ValueError:
+            raise ValueError(
+                f"an image's or a clip's {len(wanted)} tokens aren't in the prompt where they should be"
+            ) from None
+        yield at, at + len(wanted)
+        at += len(wanted)
 
 
 class ProcessorRules(ABC):
@@ -193,6 +220,13 @@ class ModelFamily(ABC):
         """Ids that a template writes and the engine is sent for an image, and what the engine makes of them."""
         token, (before, after) = encode(self.image_token), map(encode, self.image_ends)
         return token, [*before, *token * rules.tokens(width, height), *after]
+
+    def one_placeholder(self, encode: Encode, ids: Sequence[int]) -> list[int]:
+        """A prompt with one placeholder for each run of an image's, its ends left out: what vLLM is sent."""
+        (token,), (before, after) = encode(self.image_token), map(encode, self.image_ends)
+        short = [one for at, one in enumerate(ids) if not (at and one == token == ids[at - 1])]
+        count = short.count(token)
+        return expanded(short, [[*before, token, *after]] * count, [[token]] * count)
 
     def clip_runs(self, times: Sequence[float]) -> int:
         """Number of runs of placeholders in a clip."""

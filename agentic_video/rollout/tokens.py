@@ -6,12 +6,12 @@ and times, so building a prompt needs no pixels.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from agentic_video.families.base import ClipLike, ModelFamily, clip_frames
+from agentic_video.families.base import ClipLike, ModelFamily, clip_frames, expanded
 from agentic_video.families.registry import family_of
 from agentic_video.rollout.chat_template import KWARGS_KEY, begin_with, check_kwargs, reply_start, template_of
 from agentic_video.rollout.engine import Engine, GenerationRequest
@@ -513,30 +513,3 @@ class TokenPolicy:
             found = sum(token == token_id for token in ids)
             if found != expected:
                 raise ValueError(f"{found} {kind} placeholders rendered for {kind}s that need {expected}")
-
-
-def expanded(ids: Sequence[int], short: Sequence[Sequence[int]], whole: Sequence[Sequence[int]]) -> list[int]:
-    """Replace each of some pieces of a prompt, in the order in which they stand there; ValueError if one is missing."""
-    found: list[int] = []
-    at = 0
-    for piece, (start, end) in zip(whole, spans(ids, short), strict=True):
-        found += [*ids[at:start], *piece]
-        at = end
-    return [*found, *ids[at:]]
-
-
-def spans(ids: Sequence[int], pieces: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Start and end of each of some pieces of a prompt, in order; ValueError if one is missing."""
-    at = 0
-    for piece in pieces:
-        wanted = list(piece)
-        try:
-            at = ids.index(wanted[0], at)
-            while list(ids[at : at + len(wanted)]) != wanted:
-                at = ids.index(wanted[0], at + 1)
-        except ValueError:
-            raise ValueError(
-                f"an image's or a clip's {len(wanted)} tokens aren't in the prompt where they should be"
-            ) from None
-        yield at, at + len(wanted)
-        at += len(wanted)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from agentic_video.rollout.tokens import ChatFormat, expanded
+from agentic_video.families.base import expanded
+from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual
 

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.families.base import spans
 from agentic_video.families.registry import load_processor
 from agentic_video.graders.endpoint import Endpoint, EndpointError, UnreadableReply
 from agentic_video.graders.images import data_url
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, spans
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip, Frame
 

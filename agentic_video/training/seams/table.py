@@ -68,6 +68,12 @@ VERL_SEAMS = (
         "verl-project/verl#7366",
     ),
     Seam(
+        f"{PATCHES}:collapsed_placeholders",
+        "verl.workers.rollout.vllm_rollout.vllm_async_server",
+        {"verl.workers.rollout.utils:qwen2_5_vl_dedup_image_tokens": "2e117e8a2b9e"},
+        "vLLM wants one placeholder an image, and verl leaves one for the processor of Qwen's models only",
+    ),
+    Seam(
         f"{PATCHES}:required_processor",
         "verl.utils.tokenizer.tokenizer",
         {"verl.utils.tokenizer.tokenizer:hf_processor": "fbfe1894dfe6"},

@@ -125,9 +125,9 @@ class QuestionSet:
     rows: Sequence[VideoQA]
     excluded: int = 0  # rows that are unusable or repeated
 
-    def first(self, limit: int) -> "QuestionSet":
-        """The first questions; all of them where the limit is 0."""
-        return QuestionSet(self.rows[: limit or None], self.excluded)
+    def first(self, limit: int | None) -> "QuestionSet":
+        """The first questions; all of them without a limit."""
+        return QuestionSet(self.rows[:limit], self.excluded)
 
     @property
     def numbers(self) -> dict[str, int]:

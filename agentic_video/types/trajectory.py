@@ -70,7 +70,7 @@ RecordedAction = Annotated[
     Discriminator(_kind_of_action),
     WrapSerializer(_with_kind),
 ]
-"""An action; a record has its kind beside its fields."""
+"""An action; a record has its kind among its fields."""
 
 
 def _empty(value: object) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.commands import classify, enhance, filter, mine, templates
+from agentic_video.commands import classify, enhance, filter, mine
 from agentic_video.commands.guard import run_job
 from agentic_video.commands.parsing import words_of
 from agentic_video.commands.run import launch_options
@@ -15,9 +15,9 @@ from agentic_video.evaluation.model import ModelOptions
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.synthesis.distill import DistillOptions
 from agentic_video.synthesis.filter import FilterOptions
+from agentic_video.synthesis.inputs import CountOptions
 from agentic_video.synthesis.jobs import JobReport
 from agentic_video.synthesis.mine import MineOptions
-from agentic_video.synthesis.templates import TemplateOptions
 from agentic_video.utils.errors import SetupError
 from tests.commands.conftest import TEACHER, Ask, read
 from tests.config.configs import RECIPES
@@ -119,7 +119,7 @@ def test_filter_mine_and_templates(ask: Ask) -> None:
     )
     options = ask(mine, "mine", "a", "b", "--out", "o", "--below", "0.25", "--limit", "2")
     assert options == MineOptions(records, Path("o"), below=0.25, limit=2)
-    assert ask(templates, "count_templates", "a", "b", "--out", "t") == TemplateOptions(records, Path("t"))
+    assert read("templates", "a", "b", "--out", "t") == CountOptions(records, Path("t"))
 
 
 def test_methods_of_a_paper(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:

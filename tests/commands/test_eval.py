@@ -65,24 +65,6 @@ def test_a_server_and_the_baseline(served: str, small_world: World, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_sweeps_and_no_tools(
-    checkpoint: Path, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "runs"))
-    assert evaluate(str(checkpoint), small_world, None, "--no-tools") == 0
-    (report,) = (tmp_path / "runs").glob("videozoomer-eval/*/no-tools/report.json")
-    result = json.loads(report.read_text())
-    assert result["distribution"] == {"turns": {"1": 6}, "tool_calls": {"0": 6}}
-    out = tmp_path / "sweep"
-    assert evaluate(str(checkpoint), small_world, out, "--sweep", "frames", "2,4") == 0
-    assert evaluate(str(checkpoint), small_world, out, "--baseline", "1", "--sweep", "frames", "2,4") == 0
-    for curve in ("agent", "baseline"):
-        frames = [json.loads((out / f"frames-{curve}-{value:03d}" / "report.json").read_text()) for value in (2, 4)]
-        assert [item["per_episode"]["frames"]["min"] for item in frames] == [2, 4], curve
-    assert (out / "sweep-frames.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in process", "server"])
 def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
     where: str, served: str, checkpoint: Path, small_world: World, tmp_path: Path

@@ -1,7 +1,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,19 +176,3 @@ def test_a_server_that_fails_leaves_rows_for_the_next_start(
         json.loads(line)["verdict"] for line in (tmp_path / "out" / "classified.jsonl").read_text().splitlines()
     ]
     assert verdicts == ["direct", "adaptive", "active"] * 3
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        (["--base", "http://127.0.0.1:1/v1"], "--teacher-results"),
-        (["--teacher-results", "none"], "--base-results"),
-        (["--base-results", "none", "--teacher-results", "none"], "none"),
-        (["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"], "--data"),
-    ],
-)
-def test_missing_inputs_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], named: str
-) -> None:
-    assert main(["classify", "--out", str(tmp_path), "--profile", "laptop", *more]) == 2
-    assert named in capsys.readouterr().err

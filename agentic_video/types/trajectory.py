@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     Tag,
     TypeAdapter,
+    ValidationError,
     WrapSerializer,
 )
 
@@ -23,7 +24,7 @@ from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef, RecordedClip, RecordedFrame
 from agentic_video.types.message import Message, Part
 from agentic_video.types.plain import as_json
-from agentic_video.types.schema import Flag, Int, Natural
+from agentic_video.types.schema import Flag, Int, Natural, first_problem
 
 
 class EndReason(StrEnum):
@@ -210,8 +211,12 @@ class Trajectory:
 
     @classmethod
     def from_dict(cls, record: Any) -> "Trajectory":
-        """The trajectory that :meth:`to_dict` wrote."""
-        return _schema().validate_python(record)
+        """The trajectory that :meth:`to_dict` wrote; a ValueError names a bad field."""
+        try:
+            return _schema().validate_python(record)
+        except ValidationError as error:
+            key, problem = first_problem(error)
+            raise ValueError(f"trajectory: field {key!r} {problem}") from None
 
 
 @cache

@@ -28,7 +28,7 @@ def run(options: DistillOptions) -> int:
 
 def with_scripted_teacher(options: DistillOptions) -> DistillOptions:
     """Return the options with the scripted teacher, and the synthetic rows where they name none."""
-    from agentic_video.toyworld.recipe import toy_recipe
+    from agentic_video.toyworld.build.recipe import toy_recipe
     from agentic_video.toyworld.teacher import teacher_name
 
     if options.template_mix:

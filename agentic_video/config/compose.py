@@ -99,8 +99,7 @@ def _compose(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictC
     with initialize_config_dir(str((recipe / "config").resolve()), version_base=None):
         try:
             return compose(
-                profile,
-                overrides=[*overrides, f"hydra.searchpath=[pkg://agentic_video.config,'file://{stock}']"],
+                profile, overrides=[*overrides, f"hydra.searchpath=[pkg://agentic_video.config,'file://{stock}']"]
             )
         except yaml.YAMLError as error:
             raise SetupError(_unreadable(error)) from error

@@ -31,10 +31,7 @@ OF_NULL: Mapping[str, type] = {
 }
 """Types of values that are null in verl's config."""
 _REWARD = "agentic_video.reward.path and .name"
-REPLACED: Mapping[str, str] = {
-    "reward.custom_reward_function": _REWARD,
-    "reward.reward_manager.name": _REWARD,
-}
+REPLACED: Mapping[str, str] = {"reward.custom_reward_function": _REWARD, "reward.reward_manager.name": _REWARD}
 """Keys and blocks by which verl finds our reward manager, each with the key of a custom reward."""
 
 

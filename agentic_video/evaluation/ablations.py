@@ -15,7 +15,7 @@ def without_tools(system: System) -> System:
         changed: System = system.direct()
         return changed
     changes: dict[str, Any] = {"max_turns": 1, "prompt": "direct"}
-    if system.overview == "none":
+    if getattr(system, "overview", "") == "none":
         changes["overview"] = "uniform"
     return replace(system, **changes)  # type: ignore[type-var]
 
@@ -27,7 +27,7 @@ def with_frames(system: System, count: int) -> System:
         return changed
     names = getattr(system, "first_view_fields", ("overview_frames",))
     known = {field.name for field in fields(system)}  # type: ignore[arg-type]
-    if system.overview == "none" or not known.issuperset(names):
+    if getattr(system, "overview", "") == "none" or not known.issuperset(names):
         raise ValueError(f"{system.name} has no such number of frames")
     more = max(0, count - max(getattr(system, name) for name in names))
     changes = {**dict.fromkeys(names, count), "max_images": system.max_images + more}

@@ -8,7 +8,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.blocks import last_block
 from agentic_video.systems.overview import ViewBudget, view_budget
-from agentic_video.systems.prompts import load_prompt, question_text
+from agentic_video.systems.prompts import OPTION_FORMAT, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.message import Message, Observation
@@ -38,7 +38,7 @@ class Baseline(System):
     # name of a template in `agentic_video/systems/prompts`, or a file: `baseline` asks for the answer alone,
     # `baseline_cot` for a chain of thought before it
     prompt: str = "baseline"
-    option_format: str = "{letter}. {text}"  # how an option is written; `{letter}` and `{text}` are filled in
+    option_format: str = OPTION_FORMAT  # how an option is written; `{letter}` and `{text}` are filled in
     answer_match: MatchRule = "robust"  # rule for multiple-choice answers
     max_turns: int = 1
     max_images: int = field(init=False)
@@ -100,5 +100,5 @@ def baseline_of(system: System, frames: int, *, tiny: bool, prompt: str = "basel
         size_factor=factor,
         frames_as=frames_as,
         prompt=prompt,
-        option_format=system.option_format,
+        option_format=getattr(system, "option_format", OPTION_FORMAT),
     )

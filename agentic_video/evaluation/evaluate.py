@@ -66,8 +66,8 @@ from agentic_video.graders.captions import is_caption
 from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import OPEN_ENDED, System
-from agentic_video.systems.needs import judged
+from agentic_video.systems.base import System
+from agentic_video.systems.needs import OPEN_ENDED, judged
 from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record

@@ -22,8 +22,7 @@ from agentic_video.planning.pictures import check_engine_room, check_size_factor
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
-from agentic_video.systems.base import Grader
-from agentic_video.systems.needs import check_needs
+from agentic_video.systems.needs import Grader, check_needs
 from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable

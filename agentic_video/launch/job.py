@@ -48,10 +48,6 @@ class TrainingJob:
     """A training that passed all checks; nothing of it is built yet.
 
     Attributes:
-        environment: Environment variables of this command.
-        config: Composed.
-        inputs: The model and the data that are named.
-        data: Facts about them.
         command: That trains, without what is built and where it goes.
         root: Folder of the runs of its recipe, stage and profile.
         identity: Entries that make two commands the same run.
@@ -100,11 +96,7 @@ def train(
 ) -> tuple[int, int]:
     """Run a training to its end; return its exit status, and peak memory in bytes (0 on a cluster).
 
-    Args:
-        folder: Gets the training's outputs, its log and its command.
-        command: That trains, with what was built.
-        built: Paths of the synthetic world by name; a verifier among them is served for as long as the training lasts.
-        forks: Forks its processes; None: each is started by itself.
+    A verifier among the paths that were built is served for as long as the training lasts.
     """
     stage, environment, overrides = job.options.stage, job.environment, job.options.overrides
     variables = {

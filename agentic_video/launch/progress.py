@@ -33,7 +33,7 @@ SHOWN_WHOLE = (
 EXPLAINED = {
     "Exception: The current node timed out during startup": (
         "Ray didn't start within 30 s, and waits no longer: too much else runs on this machine"
-    ),
+    )
 }
 """Errors without a remedy, and what is shown instead."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
@@ -72,9 +72,8 @@ class Progress:
             self._steps = int(total[1])
         elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
             step, values = _figures(line)
-            shown = _grpo_step(step, values, self._total, self._left(step, values))
-            self._ended = self._ended or _is_last(shown)
-            return shown
+            self._ended |= "episode/reward_sampled" in values and step == str(self._steps)
+            return _grpo_step(step, values, self._total, self._left(step, values))
         elif "step:" in line and ("train/loss:" in line or "val/loss:" in line):
             step, values = _figures(line)
             figures = [f"{name} {_number(values[key], 4)}" for key, name in LOSSES.items() if key in values]
@@ -109,12 +108,6 @@ class Progress:
         if self._errors[alike] < ALIKE:
             return line
         return f"{line}\n(more like this are in the log only)" if self._errors[alike] == ALIKE else ""
-
-
-def _is_last(shown: str) -> bool:
-    """Return True if a step's line, ``step 20 of 20: ...``, is of the last step."""
-    words = shown.split(":", 1)[0].split()
-    return len(words) == 4 and words[1] == words[3]
 
 
 def _figures(line: str) -> tuple[str, dict[str, str]]:

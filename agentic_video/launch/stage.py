@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -111,7 +112,7 @@ def checked_config(
         check_function(settings.reward)
         # the launcher trains a retrieval model for the synthetic world where a recipe wants one
         own_clip = profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.clip")
-        retrieves = options.stage == "grpo" and settings.system.overview == "retrieval"
+        retrieves = options.stage == "grpo" and getattr(settings.system, "overview", "") == "retrieval"
         if retrieves and not settings.retrieval.model and not own_clip:
             key = "agentic_video.retrieval.model"
             raise SetupError(f"agentic_video.system.overview=retrieval: needs {key}", key=key)
@@ -414,8 +415,8 @@ def _keys_of(overrides: Sequence[str]) -> set[str]:
 def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[str]:
     """Overrides with the values that an unresolved config takes from environment variables: a Ray node lacks those."""
     found = []
-    for key in _from_environment(config):
-        if key in given:
+    for key, raw in _leaves(config):
+        if key in given or not isinstance(raw, str) or "${oc.env:" not in raw:
             continue
         try:
             found.append(f"{key}={quoted(OmegaConf.select(config, key))}")
@@ -424,23 +425,18 @@ def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[
     return found
 
 
-def _from_environment(block: DictConfig, path: str = "") -> Iterator[str]:
-    """Keys whose values come from environment variables."""
+def key_names(config: DictConfig) -> list[str]:
+    """Names of the environment variables of API keys that a config holds: the judge's, a tool's, ..."""
+    values = (OmegaConf.select(config, key) for key, _ in _leaves(config) if key.split(".")[-1] == "api_key_env")
+    return [value for value in values if isinstance(value, str)]
+
+
+def _leaves(block: DictConfig, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys of a config's leaves, with their values before interpolation."""
     for name in map(str, block):
         node = block._get_node(name)
         raw = node._value() if node is not None else None
-        if isinstance(raw, str):
-            if "${oc.env:" in raw:
-                yield path + name
-        elif isinstance(node, DictConfig) and raw is not None:
-            yield from _from_environment(node, f"{path}{name}.")
-
-
-def key_names(block: DictConfig) -> Iterator[str]:
-    """Names of the environment variables of API keys that a config holds: the judge's, a tool's, ..."""
-    for name in map(str, block):
-        if name == "api_key_env":
-            if isinstance(found := OmegaConf.select(block, name), str):
-                yield found
-        elif isinstance(node := block._get_node(name), DictConfig) and node._value() is not None:
-            yield from key_names(node)
+        if isinstance(node, DictConfig) and isinstance(raw, dict):
+            yield from _leaves(node, f"{path}{name}.")
+        else:
+            yield path + name, raw

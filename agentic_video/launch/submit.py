@@ -118,10 +118,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
     # The job's own driver joins the cluster it runs on.
     variables["RAY_ADDRESS"] = "auto"
     try:
-        job = client.submit_job(
-            entrypoint=command,
-            runtime_env={**copied(options.recipe), "env_vars": variables},
-        )
+        job = client.submit_job(entrypoint=command, runtime_env={**copied(options.recipe), "env_vars": variables})
     except RuntimeError as error:  # e.g. a head node that has just started
         raise SetupError(f"the Ray cluster at {address} doesn't take the job: {one_line(error)}") from error
     print(f"submitted {job} to {address}; stop it with: ray job stop --address {address} {job}", flush=True)
@@ -131,11 +128,13 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
 def _connect(address: str) -> "JobSubmissionClient":
     """A client of a cluster."""
     # Ray takes a second to import: only who submits waits for it.
+    import requests
     from ray.exceptions import AuthenticationError, RayError
     from ray.job_submission import JobSubmissionClient
 
-    _require_dashboard(address)
     try:
+        if address.startswith(("http://", "https://")):  # Ray's client waits for ever
+            requests.get(f"{address.rstrip('/')}/api/version", timeout=CONNECT_SECONDS)
         return JobSubmissionClient(address)
     except AuthenticationError as error:
         raise SetupError(
@@ -143,18 +142,6 @@ def _connect(address: str) -> "JobSubmissionClient":
             "or start the cluster with RAY_AUTH_MODE=disabled where its network is your own"
         ) from error
     except (OSError, RuntimeError, RayError, KeyError, ValueError) as error:
-        raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
-
-
-def _require_dashboard(address: str) -> None:
-    """Check that something answers at all: Ray's client waits for ever."""
-    import requests
-
-    if not address.startswith(("http://", "https://")):
-        return
-    try:
-        requests.get(f"{address.rstrip('/')}/api/version", timeout=CONNECT_SECONDS)  # whatever it says
-    except requests.RequestException as error:
         raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 

@@ -1,8 +1,9 @@
 """The turn loop: it plays episodes, and knows no system by name and no engine."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
 from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.rollout.policy import EngineError, Policy, cut_at_stop
@@ -32,6 +33,21 @@ TRANSIENT_ERRORS: frozenset[Reason] = frozenset({"timeout", "machine", "changed"
 """Transient faults of a video's machine: the episode ends as if the engine had failed, and is retried."""
 
 
+@runtime_checkable
+class NoteTaker(Protocol):
+    """A system that finds out something about a finished episode: a verdict of the model about itself, say."""
+
+    async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
+        """Look at an episode once, before it is scored in training or evaluation; may :meth:`EpisodeView.ask`.
+
+        Not called where the engine failed or nothing was generated.
+
+        Returns:
+            Plain JSON data by name, which becomes the trajectory's ``notes``. Where it fails for want of frames or of
+            room (``VideoError``, ``AsideBudgetError``), the notes are ``{"error": message}``.
+        """
+
+
 async def play(
     system: System,
     policy: Policy,
@@ -42,7 +58,7 @@ async def play(
     rollout_index: int = 0,
     force_answer: bool = False,
 ) -> Trajectory:
-    """Play one episode to its end, then let the system run its side queries (:meth:`System.after`).
+    """Play one episode to its end, then let the system run its side queries (:class:`NoteTaker`).
 
     No output of the model makes this raise: every episode ends with a recorded reason. An observation that would break
     the token or image budget is never appended. Frames that are missing later end it with ``tool_error``; after a
@@ -55,7 +71,7 @@ async def play(
 
     Raises:
         VideoError: The video itself, or its overview, can't be read: there is nothing to play.
-        TypeError: :meth:`System.after` returned something that isn't plain data.
+        TypeError: :meth:`NoteTaker.after` returned something that isn't plain data.
         PluginTypeError: A method of the system returned a wrong type.
     """
     rules = getattr(policy, "rules", None)  # a policy of token ids has them
@@ -69,7 +85,7 @@ async def play(
     view = replace(view, turns=trajectory.turns, asker=asker)
     failure: EngineError | None = None
     try:
-        notes = plain_notes(await system.after(trajectory, view))
+        notes = plain_notes(await system.after(trajectory, view)) if isinstance(system, NoteTaker) else {}
     except AsideBudgetError as error:
         notes = {"error": str(error)}
     except VideoError as error:

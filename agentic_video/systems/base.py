@@ -1,13 +1,13 @@
 """The interface of a system: one published way of watching a video.
 
 A system defines what the agent sees first, what it may say and call, when it stops, and what reward it earns. It holds
-only constants; the state of an episode is in the :class:`EpisodeView`. What evaluation, demonstrations and the toy
-world ask of a system on top are optional methods, listed in docs/extending.md."""
+only constants; the state of an episode is in the :class:`EpisodeView`. Members that evaluation, demonstrations and the
+toy world look for are optional, and listed in docs/extending.md."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Literal
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -20,20 +20,8 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, Trajectory, Turn
 
-Grader = Literal["judge", "verifier"]
-"""External graders (:class:`~agentic_video.graders.base.Graders`)."""
-
-OPEN_ENDED: Mapping[Grader, str] = {"judge": "are open ended"}
-"""Value of :meth:`System.needs` for rows whose answers a judge reads."""
-
 Context = Literal["all", "latest_evidence"]
 """Part of an episode in the model's context: everything, or all text with the latest images only."""
-
-OverviewKind = Literal["uniform", "rate", "keyframes", "listed", "retrieval", "none"]
-"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``keyframes``: keyframes
-close to evenly spaced ones, which are decoded many times faster. ``listed``: the times in the row's
-``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the frames that
-match the question best. ``none``: no frames."""
 
 
 class AsideBudgetError(Exception):
@@ -62,7 +50,7 @@ class EpisodeView:
         """Ask the model itself in a separate conversation: as a sub-agent, a captioner, a verifier of itself.
 
         The model sees the messages only, and the episode's own context doesn't grow. For :meth:`System.observe` and
-        :meth:`System.after`; several queries may run in parallel, and those that are still open when these return are
+        ``after``; several queries may run in parallel, and those that are still open when these return are
         cancelled. All are recorded with the turn, or the trajectory.
 
         Args:
@@ -100,16 +88,8 @@ class System(ABC):
     stop: tuple[str, ...]
     """Texts after which the engine stops; they stay in the output."""
     context: Context = "all"
-    overview: OverviewKind = "uniform"
-    """Choice of the first view's frames."""
-    prompt: str = ""
-    """Name of the instructions' template, or a file."""
-    option_format: str = "{letter}. {text}"
-    """Form of an option; ``{letter}`` and ``{text}`` are filled in."""
     size_factor: int = 28
     """Sides of a shown frame are multiples of this: pixels along a side of one visual token."""
-    answer_match: MatchRule | Literal["judge"] = "robust"
-    """Rule for multiple-choice answers."""
     max_asides: int = 16
     """Most side queries of an episode (:meth:`EpisodeView.ask`)."""
     train_asides: bool = False
@@ -156,39 +136,18 @@ class System(ABC):
         """
         return len(view.turns) >= self.max_turns
 
-    async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
-        """Find out something about a finished episode, once: a verdict of the model about itself, say.
-
-        Called in training and in evaluation before the episode is scored, unless the engine failed or nothing was
-        generated. It may :meth:`EpisodeView.ask`.
-
-        Returns:
-            Plain JSON data by name, which becomes the trajectory's ``notes``. Where it fails for want of frames or of
-            room (``VideoError``, ``AsideBudgetError``), the notes are ``{"error": message}``.
-        """
-        return {}
-
     def drop_images(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """Remove a message's images when they leave a ``latest_evidence`` context."""
         return tuple(part for part in parts if isinstance(part, str))
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
-        """Grade the answer by the system's own rule (``answer_match``): from 0 to 1, as in evaluation.
+        """Grade the answer from 0 to 1, multiple choice by the rule ``answer_match`` where the system has one.
 
         Raises:
             EndpointError: An answer couldn't be judged.
         """
-        return await grade_answer(trajectory.answer, qa, cast(MatchRule, self.answer_match), graders.judge)
-
-    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        """Graders that :meth:`score` asks about a row's episodes, each with what its rows are (``are open ended``).
-
-        A run checks all rows before it starts. A ``score`` or ``grade`` that asks others needs its own ``needs``.
-
-        Raises:
-            RowError: The row lacks what the score is made of.
-        """
-        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+        rule: MatchRule = getattr(self, "answer_match", "robust")
+        return await grade_answer(trajectory.answer, qa, rule, graders.judge)
 
     @abstractmethod
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:

@@ -1,19 +1,37 @@
 """Check that the episodes of rows can be scored, before the first one runs."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from agentic_video.systems.base import Grader, System
+from agentic_video.systems.base import System
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.utils.errors import SetupError
 
+Grader = Literal["judge", "verifier"]
+"""External graders (:class:`~agentic_video.graders.base.Graders`)."""
+
+OPEN_ENDED: Mapping[Grader, str] = {"judge": "are open ended"}
+"""The graders of rows whose answers a judge reads."""
+
+
+def judge_needs(qa: VideoQA) -> Mapping[Grader, str]:
+    """The judge, for an open-ended row."""
+    return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+
+
+def score_needs(system: System, qa: VideoQA) -> Mapping[Grader, str]:
+    """Graders that a score asks about a row's episodes, each with what its rows are (``are open ended``): the system's
+    ``needs`` where it has them, else :func:`judge_needs`.
+
+    Raises:
+        RowError: The row lacks what the score is made of.
+    """
+    asked: Mapping[Grader, str] = getattr(system, "needs", judge_needs)(qa)
+    return asked
+
 
 def check_needs(
-    where: str,
-    rows: Sequence[VideoQA],
-    system: System,
-    missing: Collection[Grader],
-    *,
-    demonstrations: bool = False,
+    where: str, rows: Sequence[VideoQA], system: System, missing: Collection[Grader], *, demonstrations: bool = False
 ) -> None:
     """Make sure that each row's episodes can be scored: else all of them would fail, one after the other.
 
@@ -25,7 +43,7 @@ def check_needs(
     Raises:
         SetupError: Some can't; the message has their number and the remedy.
     """
-    needs = demonstration_needs if demonstrations else type(system).needs
+    needs = demonstration_needs if demonstrations else score_needs
     unmet: dict[tuple[Grader, str], int] = {}
     faults: list[str] = []
     for qa in rows:
@@ -50,10 +68,9 @@ def check_needs(
 
 
 def demonstration_needs(system: System, qa: VideoQA) -> Mapping[Grader, str]:
-    """Graders that a demonstration's score asks: the system's ``demonstration_needs`` where it has one, else its
-    ``needs``."""
-    asked: Mapping[Grader, str] = getattr(system, "demonstration_needs", system.needs)(qa)
-    return asked
+    """Graders that a demonstration's score asks: the system's ``demonstration_needs``, else :func:`score_needs`."""
+    own = getattr(system, "demonstration_needs", None)
+    return own(qa) if own else score_needs(system, qa)
 
 
 def judged(system: System, qa: VideoQA) -> str:

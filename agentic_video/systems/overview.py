@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
-from agentic_video.systems.base import EpisodeView, OverviewKind, System
-from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.shown import FramesAs, overview_as
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.prompts import OPTION_FORMAT, fill, instructions_of, question_text
+from agentic_video.systems.shown import FramesAs, OverviewKind, overview_as
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.index import VideoInfo
@@ -81,7 +81,7 @@ class VideoSystem(System):
     """The fields that hold the number of frames of the first view, for sweeps and the toy world."""
     overview: OverviewKind = "uniform"
     frames_as: FramesAs = "images"
-    option_format: str = "{letter}. {text}"
+    option_format: str = OPTION_FORMAT
     answer_match: MatchRule = "robust"
 
     @property
@@ -97,7 +97,7 @@ class VideoSystem(System):
 
     def instructions(self, **values: object) -> str:
         """The prompt with values filled in."""
-        return fill(load_prompt(self.prompt), **values)
+        return fill(instructions_of(self), **values)
 
     def question(self, qa: VideoQA) -> str:
         """The question with its options."""

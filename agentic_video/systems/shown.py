@@ -3,12 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from agentic_video.systems.base import OverviewKind, System
+from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Part
 
 FramesAs = Literal["images", "video"]
 """``images``: each frame by itself. ``video``: evenly spaced frames as one clip, which costs half the tokens."""
+
+OverviewKind = Literal["uniform", "rate", "keyframes", "listed", "retrieval", "none"]
+"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``keyframes``: keyframes
+close to evenly spaced ones, which are decoded many times faster. ``listed``: the times in the row's
+``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the frames that
+match the question best. ``none``: no frames."""
 
 
 def overview_as(frames_as: FramesAs, overview: OverviewKind) -> FramesAs:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.prompts import load_prompt
+from agentic_video.systems.prompts import instructions_of
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import return_type_error
@@ -129,9 +129,7 @@ def own_words(system: System, module: str = "") -> CustomVocabulary | None:
         return None
     if not hasattr(found, "TAGS"):
         return None
-    return CustomVocabulary(
-        tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns)
-    )
+    return CustomVocabulary(tuple(found.TAGS), instructions_of(system), _checked_turns(found.turns))
 
 
 def _module_of(system: System, module: str) -> ModuleType:

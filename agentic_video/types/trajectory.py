@@ -155,7 +155,7 @@ class Trajectory:
         forced: Whether the last turn was an extra one, beyond ``max_turns`` or a budget, in which the agent was told to
             answer (``System.forced_answer``; validation and evaluation only).
         asides: Side queries after the episode's end.
-        notes: Plain data by name from ``System.after``.
+        notes: Plain data by name from a system's ``after``.
     """
 
     qa_id: str
@@ -225,7 +225,7 @@ def _schema() -> TypeAdapter[Trajectory]:
 
 
 def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the notes of ``System.after`` as JSON has them; a TypeError says where something else is."""
+    """Copy the notes of a system's ``after`` as JSON has them; a TypeError says where something else is."""
     if not isinstance(notes, Mapping):
         raise TypeError(f"notes must be a dictionary, got {type(notes).__name__}")
     copied = as_json(notes, "notes")

@@ -48,8 +48,8 @@ class Setting:
 def settings() -> Iterator[Setting]:
     """Every system with the reward of its defaults."""
     for name, case in CASES.items():
-        default = type(case.system)()
         system: Any = case.system
+        default: Any = type(system)()
         # VideoBrain asks a judge by default; here the rule that needs none decides.
         rule = system.answer_match if default.answer_match == "judge" else default.answer_match
         as_shipped = replace(case, system=replace(system, answer_match=rule))

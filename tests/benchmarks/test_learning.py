@@ -11,9 +11,9 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import read_steps
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from agentic_video.types.action import Calls

@@ -79,8 +79,7 @@ def test_a_recipe_is_found_from_anywhere_and_one_s_own_first(tmp_path: Path, mon
     mine.mkdir(parents=True)
     assert find_recipe("eva") == mine.parent
     with pytest.raises(
-        SetupError,
-        match="--system moments: no such recipe; there are eva, framemind, framethinker, longvt, paravt, ",
+        SetupError, match="--system moments: no such recipe; there are eva, framemind, framethinker, longvt, paravt, "
     ):
         find_recipe("moments")
 

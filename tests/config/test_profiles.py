@@ -54,7 +54,8 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 32 * shows_clips(system)
     longest = config.data.max_prompt_length + config.data.max_response_length
     assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
-    assert config.agentic_video.max_turn_tokens <= limits_of(config).response
+    limits = limits_of(config)
+    assert limits.turn <= limits.response
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n % config.trainer.n_gpus_per_node == 0
 
 

@@ -23,9 +23,9 @@ from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.longvt.system import LongVT
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment, validate_with_verl
@@ -144,7 +144,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     assert longest <= config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
     limits = limits_of(config)
     assert (limits.prompt, limits.response) == (config.data.max_prompt_length, config.data.max_response_length)
-    assert limits.turn == config.agentic_video.max_turn_tokens <= limits.response
+    assert limits.turn <= limits.response
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
 
 
@@ -263,7 +263,7 @@ def test_framemind_s_token_budgets_fit_the_model_length() -> None:
     assert opening + 1_000 < prompt
     # the images of all of a turn's calls, and three turns
     evidence = system.max_calls * system.clip_max_frames * (256 + 12)
-    assert evidence + 3 * config.agentic_video.max_turn_tokens <= response
+    assert evidence + 3 * limits_of(config).turn <= response
 
 
 def test_framemind_s_ladder_has_a_rung_for_each_rollout() -> None:

@@ -11,17 +11,7 @@ from tests.docs.tables import REPOSITORY
 
 @pytest.mark.slow  # another pytest collects the tests
 def test_each_line_is_a_test() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "chaos",
-        "--collect-only",
-        "-p",
-        "no:cacheprovider",
-        "tests/chaos",
-    ]
+    command = [sys.executable, "-m", "pytest", "-m", "chaos", "--collect-only", "-p", "no:cacheprovider", "tests/chaos"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     tests = re.findall(r"::test_(\S+)", done.stdout)
     page = (REPOSITORY / "docs" / "faults.md").read_text(encoding="utf-8")

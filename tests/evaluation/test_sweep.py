@@ -14,7 +14,7 @@ from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
-from agentic_video.systems.overview import OverviewKind
+from agentic_video.systems.shown import OverviewKind
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.utils.errors import SetupError
 

@@ -228,11 +228,7 @@ def test_a_run_s_own_folder_needs_no_signature_and_one_out_of_reach_gets_none(tm
     (tmp_path / "file").write_text("")
     sign(str(tmp_path / "file" / "checkpoints"), FIRST, finished=False)
     sign(str(tmp_path / "here"), FIRST, finished=True)
-    assert json.loads((tmp_path / "here" / OWNER_FILE).read_text()) == {
-        "owner": FIRST,
-        "found": "",
-        "finished": True,
-    }
+    assert json.loads((tmp_path / "here" / OWNER_FILE).read_text()) == {"owner": FIRST, "found": "", "finished": True}
 
 
 def test_a_run_s_own_folder_is_not_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,7 @@ from agentic_video.launch.stage import (
     worker_overrides,
     world_size,
 )
-from agentic_video.launch.stage import (
-    checked_config as config_of_a_start,
-)
+from agentic_video.launch.stage import checked_config as config_of_a_start
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, composed, set_environment

@@ -87,12 +87,7 @@ def test_a_change_by_hand() -> None:
         ({LENGTH: 500.0}, {}, "length_grows", "responses grow: 142 tokens at first, 458 now"),
         ({CUT: 0.5}, {}, "length_grows", "episodes run out of tokens: 0.05"),
         ({GAP: 0.04}, {}, "engine_and_actor_differ", "engine and actor move apart: "),
-        (
-            {GAP: 0.06},
-            {GAP: 0.06},
-            "engine_and_actor_differ",
-            "engine and actor differ: their prob",
-        ),
+        ({GAP: 0.06}, {GAP: 0.06}, "engine_and_actor_differ", "engine and actor differ: their prob"),
         ({GAP: 0.012}, {GAP: 0.01}, "", ""),  # as bfloat16 has it
     ],
 )

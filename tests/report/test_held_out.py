@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.held_out import (
-    HeldOutScore,
-    held_out_accuracies,
-    held_out_rewards,
-    read_scores,
-    write_scores,
-)
+from agentic_video.report.held_out import HeldOutScore, held_out_accuracies, held_out_rewards, read_scores, write_scores
 
 ACCURACY, REWARD, ERROR = "val-core/toy/acc/mean@1", "val-agentic/toy/reward", "val-agentic/toy/reward_error"
 
@@ -65,10 +59,7 @@ def scores(*values: float, greedy: bool = False) -> list[HeldOutScore]:
 
 
 def test_error_of_a_rise_is_that_of_the_differences_by_question() -> None:
-    metrics = {
-        0: {ACCURACY: 0.5, REWARD: 1.0, ERROR: 0.58},
-        9: {ACCURACY: 0.75, REWARD: 1.5, ERROR: 0.5},
-    }
+    metrics = {0: {ACCURACY: 0.5, REWARD: 1.0, ERROR: 0.58}, 9: {ACCURACY: 0.75, REWARD: 1.5, ERROR: 0.5}}
     found = {0: scores(0, 0, 1, 1), 5: scores(0, 0, 0, 0), 9: scores(0, 1, 1, 1)}
     (accuracy,) = held_out_accuracies(metrics, found)
     # differences 0, 1, 0, 0: standard deviation 0.5, over sqrt(4)
@@ -101,12 +92,7 @@ def test_several_episodes_of_a_question_are_one_and_those_of_a_video_a_cluster()
 def test_sampled_come_before_greedy_however_they_were_logged() -> None:
     names = ("b/greedy", "a", "b", "a/greedy")
     metrics = {0: {f"val-core/{name}/acc/mean@1": 0.5 for name in names}}
-    assert [one.name for one in held_out_accuracies(metrics)] == [
-        "b, sampled",
-        "b, greedy",
-        "a, sampled",
-        "a, greedy",
-    ]
+    assert [one.name for one in held_out_accuracies(metrics)] == ["b, sampled", "b, greedy", "a, sampled", "a, greedy"]
 
 
 def test_greedy_episodes_and_other_sources_are_pairs_of_their_own() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentic_video.rollout.prefetch import prefetch_opening
-from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.shown import OverviewKind
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
 from agentic_video.types.row import VideoQA

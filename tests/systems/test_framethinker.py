@@ -198,12 +198,7 @@ ILLEGAL = Turn("<think>x</think><action>dance</action>", Illegal("unknown action
     ],
 )
 def test_worked_cases(
-    weights: FrameThinkerWeights,
-    trajectory: Trajectory,
-    acc: float,
-    asks_time: bool,
-    failed: tuple,
-    reward: float,
+    weights: FrameThinkerWeights, trajectory: Trajectory, acc: float, asks_time: bool, failed: tuple, reward: float
 ) -> None:
     looked_up = asks_time and any(number > 0 for number in read_steps(trajectory).returned_numbers)
     score = framethinker_score(trajectory, acc, looked_up=looked_up, failed=failed, weights=weights)

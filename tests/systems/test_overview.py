@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.overview import overview_frames
+from agentic_video.systems.shown import OverviewKind
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA

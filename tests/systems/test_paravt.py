@@ -11,14 +11,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.systems.paravt.grammar import (
-    REPLY_CLOSE,
-    begins_call,
-    harmless,
-    parse_turn,
-    read_code,
-    reply,
-)
+from agentic_video.systems.paravt.grammar import REPLY_CLOSE, begins_call, harmless, parse_turn, read_code, reply
 from agentic_video.systems.paravt.reward import (
     ParaVTWeights,
     format_ok,
@@ -29,7 +22,7 @@ from agentic_video.systems.paravt.reward import (
     word_f1,
 )
 from agentic_video.systems.paravt.system import ParaVT
-from agentic_video.toyworld.scripted import ScriptedTokens
+from agentic_video.toyworld.build.scripted import ScriptedTokens
 from agentic_video.types.action import REFUSED, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA

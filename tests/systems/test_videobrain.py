@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.systems.videobrain.grammar import parse_turn
-from agentic_video.systems.videobrain.reward import (
-    VideoBrainWeights,
-    gate_fault,
-    question_class,
-    videobrain_score,
-)
+from agentic_video.systems.videobrain.reward import VideoBrainWeights, gate_fault, question_class, videobrain_score
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.row import QuestionClass, RowError, VideoQA

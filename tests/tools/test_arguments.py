@@ -3,14 +3,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.tools.arguments import (
-    json_float,
-    moment,
-    number,
-    read_call,
-    read_json_object,
-    read_json_values,
-)
+from agentic_video.tools.arguments import json_float, moment, number, read_call, read_json_object, read_json_values
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.frame_select import read_calls
 from agentic_video.types.action import ToolCall

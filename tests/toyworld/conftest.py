@@ -3,12 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.base import tokenizer_corpus
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.build.base import tokenizer_corpus
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import (
     FAMILIES,
     ModelRecipe,
@@ -28,7 +29,11 @@ EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS)
 
 def laptop_setting(name: str) -> Setting:
     """How a recipe's laptop profile plays."""
-    config = composed(name, "laptop")
+    return setting_of(composed(name, "laptop"))
+
+
+def setting_of(config: DictConfig) -> Setting:
+    """How the system of a config plays."""
     system = settings_of(config).system
     return Setting(system, limits_of(config), turns_of(system))
 

@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.clip import CONCEPTS, CONTEXT, MARK, ClipRecipe, build_tokenizer, make_clip, make_frames
+from agentic_video.toyworld.build.clip import (
+    CONCEPTS,
+    CONTEXT,
+    MARK,
+    ClipRecipe,
+    build_tokenizer,
+    make_clip,
+    make_frames,
+)
 from agentic_video.toyworld.questions import scenes
 from agentic_video.toyworld.world import COLOURS, TINTS, Kind, Renderer, Scene, WorldRecipe, make_scene, write_video
 from agentic_video.video.retrieval.config import RetrievalConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.cold_start import (
+from agentic_video.toyworld.build.cold_start import (
     ColdStartRecipe,
     _aimed,
     _missed,
@@ -14,8 +14,8 @@ from agentic_video.toyworld.cold_start import (
     make_aiming,
     make_demonstrations,
 )
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.model import build_model, chat_format_of
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from tests.config.configs import SYSTEMS, composed
 from tests.share import a_few_systems
@@ -34,9 +34,7 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
     tokenizer = tokenizer_of(name)
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
-    demonstrations, beside = make_demonstrations(
-        model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0
-    )
+    demonstrations, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
     chat_format = chat_format_of(model, tokenizer)
     answers = 0
     assert len(demonstrations) >= 60
@@ -66,7 +64,7 @@ def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> No
     setting, toy = laptop_setting("paravt"), toy_recipe(composed("paravt", "laptop"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
-    _, beside = make_demonstrations(model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0)
+    _, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
     chat_format = chat_format_of(model, tokenizer)
     texts = {said(chat_format, one).removesuffix("<|im_end|>") for one in beside}
     # what they see, of looks that hit and of looks that miss
@@ -80,7 +78,7 @@ def test_what_is_said_beside_the_episodes_is_taught_too(tokenizer: Any) -> None:
     setting, toy = laptop_setting("timesearch"), toy_recipe(composed("timesearch", "laptop"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
-    _, beside = make_demonstrations(model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0)
+    _, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
     chat_format = chat_format_of(model, tokenizer)
     texts = [said(chat_format, one) for one in beside]
     # of searches that hit, and of those that miss; nothing but what was said is learnt, of the found frames alone
@@ -95,9 +93,7 @@ def test_some_answers_lack_the_thought_that_the_grammar_asks_for(tokenizer: Any)
 
     def answers(share: float) -> list[str]:
         recipe = replace(toy.cold_start, demonstrations=200, aim_error_rate=0.0, direct=0.0, drop_thought_rate=share)
-        made, _ = make_demonstrations(
-            model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, recipe, 0
-        )
+        made, _ = make_demonstrations(model, tokenizer, setting, toy.world, recipe, 0)
         return [said(chat_format, one).split("</video_zoom>")[-1].removeprefix("<|im_end|>") for one in made]
 
     assert all(text.startswith("<think>it is ") for text in answers(0.0))
@@ -129,7 +125,7 @@ def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) 
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=30, random_aim_rate=0.0)
-    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, few, 0)
+    practice = make_aiming(model, tokenizer, setting, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
     # those without an event have nothing to aim at
     assert 15 < len(practice) < 30
@@ -145,7 +141,7 @@ def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(t
         replace(toy.cold_start, demonstrations=400, random_aim_rate=0.0),
     )
     world = replace(toy.world, mixture=(("colour", 1.0),))
-    practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
+    practice = make_aiming(model, tokenizer, setting, world, recipe, 0)
     assert len(practice) == 400
     off = late = 0
     for one in practice:
@@ -173,7 +169,7 @@ def test_astray_a_call_is_learnt_from_its_thought_alone(tokenizer: Any) -> None:
     )
     world = replace(toy.world, mixture=(("colour", 1.0),))
     far = 0
-    for one in make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0):
+    for one in make_aiming(model, tokenizer, setting, world, recipe, 0):
         whole = chat_format.decode(one.ids)
         asked, named = re.search(r" at 00:(\d\d)", whole), re.search(r"look near (\d\d)", whole)
         assert asked and named
@@ -193,7 +189,7 @@ def test_a_share_goes_astray_and_questions_without_a_time_never_do(tokenizer: An
 
     def astray(kind: str) -> float:
         world = replace(toy.world, mixture=((kind, 1.0),))
-        practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
+        practice = make_aiming(model, tokenizer, setting, world, recipe, 0)
         return float(np.mean([not said(chat_format, one).startswith("<think>look near ") for one in practice]))
 
     # 400 draws: within three standard errors

@@ -8,8 +8,8 @@ import pytest
 
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import settings_of
+from agentic_video.toyworld.build.recipe import first_view_counts, toy_recipe
 from agentic_video.toyworld.questions import scenes
-from agentic_video.toyworld.recipe import first_view_counts, toy_recipe
 from agentic_video.toyworld.world import (
     EARLIER,
     EVENT_SECONDS,

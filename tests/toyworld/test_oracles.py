@@ -17,9 +17,9 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.videozoomer import oracle as videozoomer
 from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import asides_of, oracle, oracle_policy, own_words, turns_of
 from agentic_video.toyworld.questions import build_world
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import COLOURS, MARK_COLOUR, TINTS, WorldRecipe, make_scene
 from agentic_video.types.frame import Frame

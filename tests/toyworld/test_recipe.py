@@ -6,8 +6,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.typed import ConfigError, dataclass_from
-from agentic_video.toyworld.cold_start import ColdStartRecipe
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.build.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.build.recipe import toy_recipe
+from agentic_video.toyworld.build.scripted import play_script
 from agentic_video.toyworld.model import build_model, chat_format_of
-from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures, signs_named
 from agentic_video.toyworld.world import (
     COLOURS,
@@ -37,7 +35,7 @@ from agentic_video.types.action import Calls
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.config.configs import SYSTEMS, composed
 from tests.share import a_few_systems
-from tests.toyworld.conftest import laptop_setting, tokenizer_of
+from tests.toyworld.conftest import laptop_setting, setting_of, tokenizer_of
 from tests.toyworld.test_cold_start import said
 
 SEARCH = WorldRecipe(min_seconds=59, max_seconds=59, mixture=(("search", 1.0),), other_overviews=(4, 8))
@@ -125,13 +123,11 @@ def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop", "+profile=search"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(reads=1.0))
-    limits = replace(setting.limits, response=352)
-    made, _ = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
+    longer = replace(setting, limits=replace(setting.limits, response=352))
+    made, _ = make_demonstrations(model, tokenizer, longer, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in made]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
-    practice = make_aiming(
-        model, tokenizer, setting.system, setting.turns, toy.world, replace(few, demonstrations=20), 0
-    )
+    practice = make_aiming(model, tokenizer, setting, toy.world, replace(few, demonstrations=20), 0)
     for text in (said(chat_format_of(model, tokenizer), one) for one in practice):
         look = r'>(?:later|earlier)(\d\d)</think><video_zoom>{"segment": \[(\d\d), (\d\d)\]'
         looks = re.findall(look, text)
@@ -217,11 +213,11 @@ def test_two_looks_that_follow_the_arrows_always_find() -> None:
 def test_every_recipe_searches(name: str) -> None:
     """Demonstrations fit the profile's budgets, and what they look at is what they say."""
     config = composed(name, "laptop", "+profile=search")
-    toy, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
+    toy, setting = toy_recipe(config), setting_of(config)
     rollout = config.actor_rollout_ref.rollout
-    assert limits.prompt + limits.response <= rollout.max_model_len
+    assert setting.limits.prompt + setting.limits.response <= rollout.max_model_len
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
-    turns, rng = turns_of(system), np.random.default_rng(1)
+    turns, rng = setting.turns, np.random.default_rng(1)
     tokenizer = tokenizer_of(name)
     model = build_model(tokenizer, toy.model)
     made = {path_of(scene): scene for scene in scenes("train", 24, 2, toy.world)}
@@ -235,17 +231,7 @@ def test_every_recipe_searches(name: str) -> None:
                 EpisodeView(qa, await Video.open(path, source)), scene, turns, toy.cold_start.search, rng
             )
             chat_format = chat_format_of(model, tokenizer)
-            played = await play_script(
-                search.turns,
-                qa,
-                system,
-                limits,
-                chat_format,
-                source,
-                source,
-                rollout_index=number % 8,
-                asides=asides_of(turns),
-            )
+            played = await play_script(search.turns, qa, setting, chat_format, source, source, rollout_index=number % 8)
             assert played.trajectory.illegal_calls == 0
             said = [int(found[1]) // 10 for text in search.turns if (found := re.search(r"r(\d\d)\b", text))]
             assert scene.event_time is not None

@@ -8,7 +8,7 @@ import psutil
 import pytest
 import torch
 
-from agentic_video.toyworld.shares import SHARES, shared_out
+from agentic_video.toyworld.build.shares import SHARES, shared_out
 
 
 @pytest.fixture(autouse=True)

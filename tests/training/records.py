@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.toyworld.base import tokenizer_corpus
+from agentic_video.toyworld.build.base import tokenizer_corpus
 from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.types.record import Record, write_record
 

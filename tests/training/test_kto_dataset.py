@@ -14,9 +14,10 @@ from verl.utils import hf_processor, hf_tokenizer
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.rollout.replay import ReplayedSequence, replay
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.toyworld.build.preferences import write_preferences
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.inputs.model_inputs import model_inputs, with_patches_of_raw
@@ -53,8 +54,9 @@ def records(tmp_path: Path, world: World, checkpoint: Path) -> Records:
     def make(name: str, *overrides: str) -> tuple[DictConfig, Path]:
         config = composed(name, "sft_laptop", *FILES, *ROOMY, *overrides)
         settings = settings_of(config)
-        limits = episode_limits(config.data, settings)
-        write_preferences(tmp_path, world, checkpoint, settings.system, limits, turns_of(settings.system), WORLD)
+        system = settings.system
+        setting = Setting(system, episode_limits(config.data, settings), turns_of(system))
+        write_preferences(tmp_path, world, checkpoint, setting, WORLD)
         return config, tmp_path / "train.jsonl"
 
     return make

@@ -25,12 +25,12 @@ from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.demonstrate import write_demonstrations
+from agentic_video.toyworld.build.demonstrate import write_demonstrations
+from agentic_video.toyworld.build.scripted import ScriptedTokens, Setting
 from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
-from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
@@ -361,7 +361,8 @@ def test_another_file_of_the_same_name_is_noticed(rows: list[VideoQA], setup_of:
 def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) -> None:
     world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    write_demonstrations(tmp_path, world, setup.checkpoint, setup.system, limits, turns_of(setup.system), WORLD)
+    setting = Setting(setup.system, limits, turns_of(setup.system))
+    write_demonstrations(tmp_path, world, setup.checkpoint, setting, WORLD)
     records = list(read_records(tmp_path / "train.jsonl"))
     assert len(records) == 4
     assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)

@@ -4,13 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentic_video.utils.environment import (
-    COMMON_ENV,
-    LAPTOP_ENV,
-    cache_folder,
-    output_folder,
-    spawn_engines,
-)
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, cache_folder, output_folder, spawn_engines
 from agentic_video.utils.errors import SetupError
 
 

@@ -7,7 +7,7 @@ from agentic_video.utils.units import clock, duration
 
 def test_clocks() -> None:
     assert [clock(seconds) for seconds in (0, 9.99, 61, 3_599, 3_600, 36_061.5)] == [
-        *("00:00", "00:09", "01:01", "59:59", "60:00", "601:01"),
+        *("00:00", "00:09", "01:01", "59:59", "60:00", "601:01")
     ]
 
 

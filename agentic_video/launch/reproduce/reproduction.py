@@ -20,13 +20,7 @@ from agentic_video.converters.run import report_path
 from agentic_video.evaluation.model import is_address
 from agentic_video.launch.options import ON_TOYWORLD, Profile, Stage, changes, config_name, on_ray_cluster
 from agentic_video.launch.reproduce.chain import PROGRAM, Chain, ChainStage, filled, places
-from agentic_video.launch.reproduce.state import (
-    StageSettings,
-    State,
-    difference,
-    fingerprint,
-    video_names,
-)
+from agentic_video.launch.reproduce.state import StageSettings, State, difference, fingerprint, video_names
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.units import duration
 

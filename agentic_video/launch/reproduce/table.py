@@ -125,13 +125,7 @@ def _rehearsed(row: TableRow, report: Mapping[str, Any] | None) -> tuple[str, ..
     if report is None:
         return (row.benchmark, "not played", "", "", figure)
     official = report["official"]
-    return (
-        row.benchmark,
-        percent(official["mean"]),
-        percent(official["error"]),
-        str(official["episodes"]),
-        figure,
-    )
+    return (row.benchmark, percent(official["mean"]), percent(official["error"]), str(official["episodes"]), figure)
 
 
 def numbers_of(paper: str, row: TableRow) -> list[PublishedScore]:

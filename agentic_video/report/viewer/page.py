@@ -50,12 +50,7 @@ def policy(mode: Literal["file", "server"]) -> str:
 def head(index: dict[str, Any], mode: Literal["file", "server"]) -> str:
     """The page up to where blocks of episodes follow."""
     index = {**index, "mode": mode, "chunk": CHUNK}
-    values = {
-        "policy": policy(mode),
-        "style": _asset("viewer.css"),
-        "index": to_json(index),
-        "script": _script(),
-    }
+    values = {"policy": policy(mode), "style": _asset("viewer.css"), "index": to_json(index), "script": _script()}
     # Cut, not replaced one after the other: no value is looked into for another's mark.
     pieces = _asset("viewer.html").split("%%")
     return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(pieces))

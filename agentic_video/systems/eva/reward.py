@@ -124,8 +124,5 @@ def eva_score(trajectory: Trajectory, acc: float, credited: float, weights: EvaW
     Such an answer counts as wrong for ``r_fmt`` too: otherwise it would earn less than a wrong one.
     """
     tried = trajectory.answer is not None and trajectory.tool_calls > 0 and credited == 0.0
-    terms = {
-        "acc": weights.acc * credited,
-        "format": weights.format * weights.tool_call * float(tried),
-    }
+    terms = {"acc": weights.acc * credited, "format": weights.format * weights.tool_call * float(tried)}
     return Score(reward=sum(terms.values()), acc=acc, format=float(format_ok(trajectory)), terms=terms)

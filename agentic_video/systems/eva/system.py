@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, Grader, OverviewKind, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva.grammar import (
     CALL_OPEN,
     LABELS,
@@ -21,8 +21,10 @@ from agentic_video.systems.eva.grammar import (
 )
 from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
 from agentic_video.systems.eva.verification import verify_choice
+from agentic_video.systems.needs import Grader
 from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.shown import OverviewKind
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_select import (
     NAME,

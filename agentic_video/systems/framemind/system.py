@@ -11,10 +11,11 @@ from typing import Literal
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import Context, EpisodeView, Grader, System
+from agentic_video.systems.base import Context, EpisodeView, System
 from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
+from agentic_video.systems.needs import Grader, judge_needs
 from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.tools import frame_at
 from agentic_video.tools.base import ToolError, Video
@@ -170,7 +171,7 @@ class FrameMind(VideoSystem):
         )
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return {} if self.asks_number(qa) else super().needs(qa)
+        return {} if self.asks_number(qa) else judge_needs(qa)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if self.asks_number(qa):

@@ -65,12 +65,7 @@ def format_ok(trajectory: Trajectory) -> bool:
 
 
 def framethinker_score(
-    trajectory: Trajectory,
-    acc: float,
-    *,
-    looked_up: bool,
-    failed: tuple[Check, ...],
-    weights: FrameThinkerWeights,
+    trajectory: Trajectory, acc: float, *, looked_up: bool, failed: tuple[Check, ...], weights: FrameThinkerWeights
 ) -> Score:
     """``[format] * [consistent] * (w_acc * acc + bonus + w_format)`` (paper, Eqs. 4 to 7; the format gate: released
     code, and a switch).

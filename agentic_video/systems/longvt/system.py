@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.grounding.looks import NOTE
-from agentic_video.systems.base import EpisodeView, OverviewKind, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
 from agentic_video.systems.overview import Count, PixelBoundedSystem, Rate
 from agentic_video.systems.prompts import fill, load_prompt
-from agentic_video.systems.shown import one_clip
+from agentic_video.systems.shown import OverviewKind, one_clip
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.crop_video import ARGUMENTS, NAME, SCHEMA, CropLimits, CropRequest, PastEnd, check_crop
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall

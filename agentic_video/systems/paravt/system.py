@@ -15,17 +15,10 @@ from typing import Literal
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, Grader, System
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.needs import Grader, judge_needs
 from agentic_video.systems.overview import Count, PixelBoundedSystem, Rate
-from agentic_video.systems.paravt.grammar import (
-    CUT_MARK,
-    LABELS,
-    begins_call,
-    harmless,
-    labelled,
-    parse_turn,
-    reply,
-)
+from agentic_video.systems.paravt.grammar import CUT_MARK, LABELS, begins_call, harmless, labelled, parse_turn, reply
 from agentic_video.systems.paravt.reward import ParaVTWeights, paravt_score, same_words, word_f1
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.tools.base import ToolError
@@ -230,7 +223,7 @@ class ParaVT(PixelBoundedSystem):
         return (reply(harmless(aside.text) + ("" if aside.finished else CUT_MARK)),)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return super().needs(qa) if self.open_match == "judge" else {}
+        return judge_needs(qa) if self.open_match == "judge" else {}
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if qa.answer_type == "open_ended" and self.open_match != "judge":

@@ -1,15 +1,20 @@
 """Prompt templates, in our own words; a config can name a file instead."""
 
+import hashlib
+import os
 import re
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.utils.errors import did_you_mean
 
 _PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 """A placeholder: its name and format."""
+
+OPTION_FORMAT = "{letter}. {text}"
 
 
 @lru_cache(maxsize=1)
@@ -35,6 +40,12 @@ def load_prompt(name: str) -> str:
     if Path(name).is_file():
         return Path(name).read_text(encoding="utf-8")
     raise FileNotFoundError(f"prompt {name!r} is neither one of {list(packaged)} nor a file")
+
+
+def instructions_of(system: object) -> str:
+    """A system's template as its file has it; empty if it has none."""
+    name = getattr(system, "prompt", "")
+    return load_prompt(name) if name else ""
 
 
 def fill(template: str, **values: object) -> str:
@@ -73,7 +84,17 @@ def _can_write(value: object, spec: str) -> bool:
     return True
 
 
-def question_text(qa: VideoQA, option_format: str) -> str:
+def question_text(qa: VideoQA, option_format: str = OPTION_FORMAT) -> str:
     """The question and its options, one a line; ``{letter}`` and ``{text}`` are filled in."""
     options = (fill(option_format, letter=letter, text=text) for letter, text in zip(LETTERS, qa.options, strict=False))
     return "\n".join((qa.question, *options))
+
+
+def named_files(constants: Any) -> dict[str, str]:
+    """Digests by path of the files that a system's constants name: custom prompts may be files."""
+    if isinstance(constants, dict | list | tuple):
+        parts = constants.values() if isinstance(constants, dict) else constants
+        return {path: digest for part in parts for path, digest in named_files(part).items()}
+    if not isinstance(constants, str) or constants in packaged_prompts() or not os.path.isfile(constants):
+        return {}
+    return {constants: hashlib.sha256(Path(constants).read_bytes()).hexdigest()[:16]}

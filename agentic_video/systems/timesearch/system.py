@@ -14,10 +14,11 @@ from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import EpisodeView, Grader, OverviewKind, System
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.needs import Grader, judge_needs
 from agentic_video.systems.overview import Count, Rate, VideoSystem, ViewBudget
 from agentic_video.systems.prompts import fill, load_prompt
-from agentic_video.systems.shown import FramesAs
+from agentic_video.systems.shown import FramesAs, OverviewKind
 from agentic_video.systems.timesearch.grammar import (
     ANSWER_CLOSE,
     CALL_CLOSE,
@@ -235,7 +236,7 @@ class TimeSearch(VideoSystem):
         return await accuracy(answer, qa, self.answer_match, self.max_answer_chars, graders.judge)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return {} if qa.extra.get("type") == SEQUENCE else super().needs(qa)
+        return {} if qa.extra.get("type") == SEQUENCE else judge_needs(qa)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = 0.0 if mixes(trajectory) else await self.grade(trajectory, qa, graders)

@@ -12,7 +12,8 @@ from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.grounding.answer import grade_intervals
-from agentic_video.systems.base import EpisodeView, Grader
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.needs import Grader, judge_needs
 from agentic_video.systems.overview import Count, Rate, VideoSystem
 from agentic_video.systems.prompts import fill, load_prompt
 from agentic_video.systems.shown import FramesAs
@@ -199,7 +200,7 @@ class VideoBrain(VideoSystem):
         self.class_of(qa)
         if qa.answer_type == "multiple_choice" and self.answer_match == "judge":
             return {"judge": "are multiple choice, judged unless agentic_video.system.answer_match=robust"}
-        return super().needs(qa)
+        return judge_needs(qa)
 
     def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
         """The class isn't needed."""

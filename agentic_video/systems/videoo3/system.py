@@ -14,10 +14,10 @@ from pydantic import Field
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.overview import Count, Rate, VideoSystem, ViewBudget, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt
-from agentic_video.systems.shown import FramesAs
+from agentic_video.systems.shown import FramesAs, OverviewKind
 from agentic_video.systems.videoo3.grammar import CALL_CLOSE, LABELS, call_body, parse_turn, shown
 from agentic_video.systems.videoo3.reward import RewardClass, VideoO3Weights, videoo3_score
 from agentic_video.tools.base import ToolError, Video

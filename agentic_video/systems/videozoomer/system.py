@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, OverviewKind
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.overview import PixelBoundedSystem, Rate
+from agentic_video.systems.shown import OverviewKind
 from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, all_said, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video

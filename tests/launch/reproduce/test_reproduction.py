@@ -11,13 +11,7 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.launch.reproduce import reproduction as module
 from agentic_video.launch.reproduce.chain import ChainStage, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
-from agentic_video.launch.reproduce.reproduction import (
-    ReproduceOptions,
-    Reproduction,
-    option_of,
-    profile_of,
-    put_in,
-)
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, option_of, profile_of, put_in
 from agentic_video.launch.reproduce.run import run_steps
 from agentic_video.launch.reproduce.state import StageRecord, State, difference
 from agentic_video.utils.errors import SetupError

@@ -99,12 +99,7 @@ def test_variables(tmp_path: Path) -> None:
 
 
 def test_sft_runs_on_this_machine(tmp_path: Path) -> None:
-    made = reproduction(
-        tmp_path,
-        stage("run x sft"),
-        {**stage("run x"), "name": "three"},
-        mode="paper",
-    )
+    made = reproduction(tmp_path, stage("run x sft"), {**stage("run x"), "name": "three"}, mode="paper")
     sft, grpo = (stage_environment(made, item, {"NNODES": "2"}) for item in made.stages)
     assert "NNODES" not in sft and grpo["NNODES"] == "2"
     assert sft["OUTPUT_DIR"] == str(tmp_path / "out" / "two")

@@ -7,12 +7,7 @@ import pytest
 
 from agentic_video.report.viewer.episodes import LOG_PROBS, detail_of, group_advantages, refusal_of, words_of
 from agentic_video.report.viewer.index import index_of
-from agentic_video.report.viewer.sources import (
-    load_episodes,
-    locate_video,
-    missing_videos,
-    read_grouping,
-)
+from agentic_video.report.viewer.sources import load_episodes, locate_video, missing_videos, read_grouping
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedMessage
 from tests.report.viewer.records import frame, illegal, record, write, write_old
 

@@ -4,12 +4,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.viewer.episodes import Grouping
-from agentic_video.report.viewer.sources import (
-    EpisodeReader,
-    ViewError,
-    load_episodes,
-    read_grouping,
-)
+from agentic_video.report.viewer.sources import EpisodeReader, ViewError, load_episodes, read_grouping
 from agentic_video.types.record import write_record
 from tests.report.viewer.records import record, write
 

@@ -1,4 +1,4 @@
-"""Writes a world in another process: ``python -m agentic_video.toyworld.write_world``.
+"""Writes a world in another process: ``python -m agentic_video.toyworld.build.write_world``.
 
 It doesn't import torch: a spawned process imports all that its parent did, which takes longer than writing its share
 of the videos."""
@@ -30,7 +30,7 @@ def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
         SetupError: That process failed.
     """
     asked = {"train": train, "heldout": heldout, "seed": seed, "recipe": asdict(recipe)}
-    command = [sys.executable, "-m", "agentic_video.toyworld.write_world", str(folder), json.dumps(asked)]
+    command = [sys.executable, "-m", "agentic_video.toyworld.build.write_world", str(folder), json.dumps(asked)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     said = done.stderr.strip().splitlines()
     if done.returncode != REFUSED:  # a warning, or an unexpected traceback

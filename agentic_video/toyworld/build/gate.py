@@ -18,13 +18,13 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.rollout.tokens import TokenPolicy
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.reward_function import system_score
 from agentic_video.tools.base import Retriever
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
-from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.search import signs_named
 from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.toyworld.world import SEARCH_KINDS, STRETCHES, span_of
@@ -156,8 +156,7 @@ class GateError(RuntimeError):
 async def play_all(
     model: Any,
     tokenizer: Any,
-    system: System,
-    limits: TokenLimits,
+    setting: Setting,
     questions: Sequence[VideoQA],
     source: FrameSource,
     retriever: Retriever | None = None,
@@ -170,33 +169,31 @@ async def play_all(
     """Play ``samples`` episodes on each question, all at once; samples of a question are adjacent.
 
     Each episode has its own seeds: which episode asks first depends on the machine's load."""
-    chat_format = chat_format_of(model, tokenizer)
+    chat_format, system = chat_format_of(model, tokenizer), setting.system
     shared = BatchEngine(model, tokenizer, temperature=temperature)
 
-    async def one(qa: VideoQA, number: int) -> SampledEpisode:
+    async def sample(qa: VideoQA, number: int) -> SampledEpisode:
         engine = SeededEngine(shared, episode_seeds(seed, f"{qa.id}\n{number}"))
-        policy = TokenPolicy(engine, chat_format, limits, system)
+        policy = TokenPolicy(engine, chat_format, setting.limits, system)
         trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
         score = await system_score(system, trajectory, qa, graders or Graders())
         return SampledEpisode(qa, trajectory, score.reward, score.acc, score.format == 1.0)
 
-    return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
+    return await asyncio.gather(*(sample(qa, number) for qa in questions for number in range(samples)))
 
 
-async def guess_reward(
-    system: System, turns: Turns, questions: Sequence[VideoQA], source: FrameSource, graders: Graders
-) -> float:
+async def guess_reward(setting: Setting, questions: Sequence[VideoQA], source: FrameSource, graders: Graders) -> float:
     """Mean reward of answering at once by chance: each possible answer of a question once."""
 
-    async def one(qa: VideoQA, letter: str, word: str) -> float:
+    async def guess(qa: VideoQA, letter: str, word: str) -> float:
         def say(view: EpisodeView) -> str:
-            return turns(view, None, word, letter)[-1]
+            return setting.turns(view, None, word, letter)[-1]
 
-        trajectory = await play(system, ScriptedPolicy(say), qa, source)
-        return (await system_score(system, trajectory, qa, graders)).reward
+        trajectory = await play(setting.system, ScriptedPolicy(say), qa, source)
+        return (await system_score(setting.system, trajectory, qa, graders)).reward
 
     needing = [qa for qa in questions if qa.extra["event_time"] is not None]
-    rewards = await asyncio.gather(*(one(qa, *chance) for qa in needing for chance in _chances(qa)))
+    rewards = await asyncio.gather(*(guess(qa, *chance) for qa in needing for chance in _chances(qa)))
     return sum(rewards) / len(rewards) if rewards else 0.0
 
 
@@ -255,24 +252,6 @@ def summarize(episodes: Sequence[SampledEpisode], guessing: float) -> GateReport
     )
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Setting of the gate's episodes.
-
-    Attributes:
-        limits: Token budgets.
-        turns: The system's oracle, for the reward of a guess.
-        clip: Folder of the tiny CLIP, for systems that find frames by text.
-        base: Checkpoint of the base model that serves as the verifier.
-    """
-
-    system: System
-    limits: TokenLimits
-    turns: Turns
-    clip: Path | None = None
-    base: Path | None = None
-
-
 @asynccontextmanager
 async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Graders]:
     """Graders of the system's reward; the base model serves as the verifier."""
@@ -309,8 +288,7 @@ def measure(
             episodes = await play_all(
                 model,
                 tokenizer,
-                setting.system,
-                setting.limits,
+                setting,
                 chosen,
                 source,
                 retriever,
@@ -319,7 +297,7 @@ def measure(
                 temperature=temperature,
                 seed=seed,
             )
-            guessing = await guess_reward(setting.system, setting.turns, chosen[:16], source, graders)
+            guessing = await guess_reward(setting, chosen[:16], source, graders)
         return summarize(episodes, guessing)
 
     return asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
@@ -9,11 +10,27 @@ from agentic_video.rollout.replay import ScriptEngine, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
-from agentic_video.toyworld.oracles import Asides
+from agentic_video.toyworld.oracles import Asides, Turns, asides_of
 from agentic_video.types.message import AsideRequest, visuals_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, Trajectory
 from agentic_video.video.source import FrameSource
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A system as the tiny model is taught and gated: its token budgets and its oracle.
+
+    Attributes:
+        clip: Folder of the tiny CLIP, for systems that find frames by text.
+        base: Checkpoint of the base model that serves as the verifier.
+    """
+
+    system: System
+    limits: TokenLimits
+    turns: Turns
+    clip: Path | None = None
+    base: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,26 +77,21 @@ class ScriptedTokens(TokenPolicy):
 async def play_script(
     turns: Sequence[str],
     qa: VideoQA,
-    system: System,
-    limits: TokenLimits,
+    setting: Setting,
     chat_format: ChatFormat,
     source: FrameSource,
     retriever: Retriever,
     *,
     rollout_index: int = 0,
-    asides: Asides | None = None,
 ) -> ScriptedEpisode:
-    """Play written turns, the last of which answers, through the rollouts' episode code.
+    """Play written turns, the last of which answers, through the rollouts' episode code; else RuntimeError.
 
     Args:
         rollout_index: Number within a group, for systems that show each rollout something else.
-        asides: Replies to side queries.
-
-    Raises:
-        RuntimeError: The episode ended without an answer.
     """
+    system = setting.system
     written = [written_ids(text, chat_format, system.stop) for text in turns]
-    policy = ScriptedTokens(written, chat_format, limits, system, qa, asides)
+    policy = ScriptedTokens(written, chat_format, setting.limits, system, qa, asides_of(setting.turns))
     trajectory = await play(system, policy, qa, source, retriever, rollout_index=rollout_index)
     if trajectory.answer is None:
         raise RuntimeError(

@@ -11,10 +11,10 @@ from typing import Any
 
 from agentic_video.rollout.episode import play
 from agentic_video.systems.base import System
-from agentic_video.toyworld.gate import GateError, SampledEpisode
+from agentic_video.toyworld.build.gate import GateError, SampledEpisode
+from agentic_video.toyworld.build.recipe import ToyRecipe
 from agentic_video.toyworld.oracles import Turns, oracle_policy
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.types.trajectory import RecordedPart, frames_by, recorded_frames
 

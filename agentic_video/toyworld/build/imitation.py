@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from agentic_video.toyworld.build.shares import SHARES, shared_out
 from agentic_video.toyworld.forward import logits_at, pixels_of, positions, seconds_of
-from agentic_video.toyworld.shares import SHARES, shared_out
 from agentic_video.types.message import Visual
 
 

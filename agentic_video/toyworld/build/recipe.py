@@ -9,9 +9,9 @@ from pydantic import NonNegativeInt, PositiveInt
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.systems.base import System
-from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.cold_start import ColdStartRecipe
-from agentic_video.toyworld.gate import GateLimits
+from agentic_video.toyworld.build.base import BaseRecipe
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe
+from agentic_video.toyworld.build.gate import GateLimits
 from agentic_video.toyworld.model import ModelRecipe
 from agentic_video.toyworld.world import WorldRecipe
 
@@ -61,7 +61,7 @@ def first_view_counts(system: System) -> tuple[int, ...]:
     if hasattr(system, "first_view_counts"):
         counts: tuple[int, ...] = system.first_view_counts()
         return counts
-    if system.overview not in ("uniform", "rate"):
+    if getattr(system, "overview", "uniform") not in ("uniform", "rate"):
         return ()
     names = getattr(system, "first_view_fields", ("overview_frames",))
     return tuple(sorted({getattr(system, name) for name in names if hasattr(system, name)}))

@@ -17,16 +17,15 @@ from typing import Any, Self
 
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.systems.prompts import load_prompt
-from agentic_video.toyworld.base import make_base, tokenizer_corpus
+from agentic_video.systems.prompts import instructions_of, named_files
+from agentic_video.toyworld.build.base import make_base, tokenizer_corpus
+from agentic_video.toyworld.build.recipe import ToyRecipe
+from agentic_video.toyworld.build.rehearsal import episodes_digest
+from agentic_video.toyworld.build.write_world import write_world
 from agentic_video.toyworld.model import FAMILIES
-from agentic_video.toyworld.named_files import named_files
 from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import ROWS, World
-from agentic_video.toyworld.recipe import ToyRecipe
-from agentic_video.toyworld.rehearsal import episodes_digest
 from agentic_video.toyworld.world import kinds_of
-from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
 
@@ -37,7 +36,7 @@ FACTS_FILE = "made_from.json"
 """File of each build with everything it depends on."""
 LOCK_FILE = ".lock"
 """File in a build that is being made; its maker holds its lock."""
-SHIPPED = Path(__file__).parent / "shipped"
+SHIPPED = Path(__file__).parents[1] / "shipped"
 """The models of the default job, small and the same on every machine; most recipes share the base model.
 ``python -m agentic_video.toyworld.ship RECIPE`` builds them again."""
 MOST_REASONS = 3
@@ -293,7 +292,7 @@ def system_facts(system: System, limits: TokenLimits, turns: Turns, recipe: ToyR
     Of the package's own code only what a model sees counts: modules and classes may be renamed."""
     constants = asdict(system)  # type: ignore[call-overload]
     constants.pop("weights", None)  # see taught()
-    constants["prompt"] = load_prompt(system.prompt) if system.prompt else ""
+    constants["prompt"] = instructions_of(system)
     files = named_files({**constants, "prompt": ""})
     return {
         "system": constants,

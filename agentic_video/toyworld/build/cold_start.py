@@ -17,17 +17,17 @@ import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from agentic_video.evaluation.model import TAUGHT
-from agentic_video.rollout.tokens import TokenLimits, TokenSequence
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.rollout.tokens import TokenSequence
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
-from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
+from agentic_video.toyworld.build.base import OPTION_FORMAT, single_turn
+from agentic_video.toyworld.build.imitation import Demonstration, DemonstrationSet, train
+from agentic_video.toyworld.build.scripted import Setting, play_script
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
-from agentic_video.toyworld.oracles import Turns, asides_of
+from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_looks
 from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, Share, WorldRecipe
 from agentic_video.types.message import Message
@@ -150,21 +150,12 @@ def _missed(aim: int, scene: Scene, recipe: ColdStartRecipe, rng: np.random.Gene
 def make_demonstrations(
     model: Any,
     tokenizer: Any,
-    system: System,
-    limits: TokenLimits,
-    turns: Turns,
+    setting: Setting,
     world: WorldRecipe,
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> tuple[list[Demonstration], list[Demonstration]]:
-    """Play scripted episodes and keep ids, masks and images of each sequence that an engine would see.
-
-    Returns:
-        The episodes, and their side queries.
-
-    Raises:
-        RuntimeError: An episode ended without an answer.
-    """
+    """Play scripted episodes, and keep ids, masks and images of their sequences and of their side queries'."""
     chat_format = chat_format_of(model, tokenizer)
     side_queries: list[Demonstration] = []
     rng = np.random.default_rng([recipe.seed, 2])
@@ -172,18 +163,8 @@ def make_demonstrations(
     source = SceneSource(shown, world)
 
     async def demonstrate(qa: VideoQA, scene: Scene, number: int) -> list[Demonstration]:
-        plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, turns, recipe, rng)
-        played = await play_script(
-            plan.turns,
-            qa,
-            system,
-            limits,
-            chat_format,
-            source,
-            source,
-            rollout_index=number,
-            asides=asides_of(turns),
-        )
+        plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, setting.turns, recipe, rng)
+        played = await play_script(plan.turns, qa, setting, chat_format, source, source, rollout_index=number)
         for aside in played.aside_sequences:
             side_queries.extend(_record(model, [aside], range(1)))
         return _record(model, played.sequences, plan.trained)
@@ -216,8 +197,7 @@ def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> lis
 def make_aiming(
     model: Any,
     tokenizer: Any,
-    system: System,
-    turns: Turns,
+    setting: Setting,
     world: WorldRecipe,
     recipe: ColdStartRecipe,
     world_seed: int,
@@ -227,8 +207,7 @@ def make_aiming(
     It aims as demonstrations do. If it always aimed right, the question's second and the thought's would be the same,
     and a call could copy digits from either: in episodes, which mostly miss, some calls would then begin at one and
     end at the other."""
-    chat_format = chat_format_of(model, tokenizer)
-
+    chat_format, system, turns = chat_format_of(model, tokenizer), setting.system, setting.turns
     rng = np.random.default_rng([world_seed, 6])
 
     async def practised(scene: Scene, aim: int) -> Demonstration:
@@ -256,9 +235,7 @@ def make_aiming(
 def make_cold_start(
     folder: Path,
     base: Path,
-    system: System,
-    limits: TokenLimits,
-    turns: Turns,
+    setting: Setting,
     world: WorldRecipe,
     recipe: ColdStartRecipe,
     world_seed: int,
@@ -267,14 +244,13 @@ def make_cold_start(
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
-    demonstrations, side_queries = make_demonstrations(
-        model, tokenizer, system, limits, turns, world, recipe, world_seed
-    )
-    aiming = make_aiming(model, tokenizer, system, turns, world, recipe, world_seed)
+    system = setting.system.name
+    demonstrations, side_queries = make_demonstrations(model, tokenizer, setting, world, recipe, world_seed)
+    aiming = make_aiming(model, tokenizer, setting, world, recipe, world_seed)
     lengths = [len(demonstration.ids) for demonstration in demonstrations]
     replies = f", {len(side_queries)} replies to side queries" if side_queries else ""
     print(
-        f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
+        f"[cold start] {system}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
         f"(at most {max(lengths)}){replies}, {time.monotonic() - started:.1f} s",
         flush=True,
     )
@@ -282,7 +258,7 @@ def make_cold_start(
         model,
         [DemonstrationSet(aiming, recipe.aiming_batch)],
         tokenizer.pad_token_id,
-        phase=f"{system.name}'s aiming",
+        phase=f"{system}'s aiming",
         steps=recipe.aiming_steps,
         learning_rate=recipe.learning_rate,
         seed=recipe.seed,
@@ -296,10 +272,10 @@ def make_cold_start(
             DemonstrationSet(side_queries, recipe.batch if side_queries else 0),
         ],
         tokenizer.pad_token_id,
-        phase=f"{system.name}'s demonstrations",
+        phase=f"{system}'s demonstrations",
         steps=recipe.steps,
         learning_rate=recipe.learning_rate,
         seed=recipe.seed + 1,
     )
-    setattr(model.config, TAUGHT, system.name)
+    setattr(model.config, TAUGHT, system)
     save_checkpoint(model, tokenizer, folder)

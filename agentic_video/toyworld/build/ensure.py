@@ -1,4 +1,4 @@
-"""Builds a recipe's synthetic world and tiny models once: ``python -m agentic_video.toyworld.build``."""
+"""A recipe's synthetic world and tiny models, each built once."""
 
 import json
 import shutil
@@ -6,22 +6,20 @@ import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from agentic_video.config.compose import compose_recipe
-from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.toyworld.cache import Cache, Facts, base_facts, ensure_base, ensure_world, system_facts, taught
-from agentic_video.toyworld.clip import make_clip
-from agentic_video.toyworld.cold_start import make_cold_start
-from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
-from agentic_video.toyworld.gate import GateError, Setting, check
+from agentic_video.toyworld.build.cache import Cache, Facts, base_facts, ensure_base, ensure_world, system_facts, taught
+from agentic_video.toyworld.build.clip import make_clip
+from agentic_video.toyworld.build.cold_start import make_cold_start
+from agentic_video.toyworld.build.gate import GateError, check
+from agentic_video.toyworld.build.recipe import ToyRecipe
+from agentic_video.toyworld.build.rehearsal import check_oracle
+from agentic_video.toyworld.build.scripted import Setting
+from agentic_video.toyworld.build.shares import SHARES
 from agentic_video.toyworld.oracles import CustomVocabulary, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
-from agentic_video.toyworld.rehearsal import check_oracle
-from agentic_video.toyworld.shares import SHARES
 
 Model = Literal["cold-start", "base", "none"]
 """Tiny model to build: with the system's grammar, its base, or none."""
@@ -59,15 +57,13 @@ def ensure(
 
     Raises:
         GateError: The cold start is unfit.
-        ValueError: The system has no oracle.
     """
     turns = turns_of(system, recipe.oracle) if model == "cold-start" else None
-    own = own_words(system, recipe.oracle)
-    if turns and not cache.dry:
-        facts = _cold_start_facts(taught(system), limits, turns, recipe, own)
-        if not cache.folder_of(system.name, facts).is_dir():
-            cache.check_unfit(system.name, facts)
-            print(f"[toyworld] {check_oracle(taught(system), turns, recipe)}", flush=True)
+    own, neutral = own_words(system, recipe.oracle), taught(system)
+    facts = _cold_start_facts(neutral, limits, turns, recipe, own) if turns else {}
+    if turns and not cache.dry and not cache.folder_of(system.name, facts).is_dir():
+        cache.check_unfit(system.name, facts)
+        print(f"[toyworld] {check_oracle(neutral, turns, recipe)}", flush=True)
     # Other processes write the videos while this one trains.
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(ensure_world, recipe, cache) if data or turns else None
@@ -75,37 +71,21 @@ def ensure(
             writing.result()  # missing builds are printed in order
         clip = None
         if recipe.clip:
-            facts = {"world": asdict(recipe.world), "seed": recipe.seed}
-            clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
+            scenes = {"world": asdict(recipe.world), "seed": recipe.seed}
+            clip = cache.once("clip", scenes, lambda folder: make_clip(folder, recipe.world, recipe.seed))
         base = ensure_base(recipe, cache, own) if model != "none" or recipe.verifier else None
         paths = ToyPaths(base=base, clip=clip)
         if turns and writing and base:
-            paths = replace(
-                paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip, own)
-            )
+            setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
+            try:
+                taught_model = cache.once(
+                    system.name, facts, lambda folder: _teach(folder, base, writing, setting, recipe)
+                )
+            except GateError as error:
+                cache.note_unfit(system.name, facts, str(error))
+                raise
+            paths = replace(paths, model=taught_model)
         return replace(paths, world=writing.result().train.parent) if writing else paths
-
-
-def _ensure_cold_start(
-    system: System,
-    limits: TokenLimits,
-    turns: Turns,
-    recipe: ToyRecipe,
-    cache: Cache,
-    world: Future[World],
-    base: Path,
-    clip: Path | None,
-    own: CustomVocabulary | None,
-) -> Path:
-    """Build the cold start; see :func:`ensure`."""
-    neutral = taught(system)
-    setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
-    facts = _cold_start_facts(neutral, limits, turns, recipe, own)
-    try:
-        return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))
-    except GateError as error:
-        cache.note_unfit(system.name, facts, str(error))
-        raise
 
 
 def _cold_start_facts(
@@ -147,9 +127,7 @@ def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, rec
         for attempt in range(recipe.attempts):
             teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
             candidate = Path(scratch) / str(attempt)
-            make_cold_start(
-                candidate, start, setting.system, setting.limits, setting.turns, recipe.world, teaching, recipe.seed
-            )
+            make_cold_start(candidate, start, setting, recipe.world, teaching, recipe.seed)
             try:
                 report = check(candidate, world.result().heldout, setting, recipe.gate, remedies(recipe))
             except GateError as error:
@@ -162,32 +140,3 @@ def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, rec
                 (candidate / GATE_FILE).write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
                 shutil.copytree(candidate, folder, dirs_exist_ok=True)
                 return
-
-
-def main() -> None:
-    """Run the build from the command line."""
-    parser = recipe_parser("agentic_video.toyworld.build", __doc__, "laptop")
-    parser.add_argument("--no-data", action="store_true", help="other rows are used; make what they need")
-    parser.add_argument(
-        "--model", choices=get_args(Model), default="cold-start", help="which model to make (%(default)s)"
-    )
-    arguments = parser.parse_args()
-    config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    recipe, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
-    with Cache(arguments.cache, arguments.dry_run, recipe.shipped) as cache:
-        paths = ensure(system, limits, recipe, cache, data=not arguments.no_data, model=arguments.model)
-    world = World.of(paths.world) if paths.world and not arguments.no_data else None
-    print_paths(
-        {
-            "train": world.train if world else None,
-            "heldout": world.heldout if world else None,
-            "base": paths.base,
-            "model": paths.model,
-            "clip": paths.clip,
-            "verifier": paths.base if recipe.verifier else None,
-        }
-    )
-
-
-if __name__ == "__main__":
-    run_builder(main)

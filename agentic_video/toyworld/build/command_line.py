@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import psutil
 
-from agentic_video.toyworld.gate import GateError
+from agentic_video.toyworld.build.gate import GateError
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import PluginTypeError, SetupError, one_line
 from agentic_video.utils.process import end_now

@@ -19,7 +19,7 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
 from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
+from agentic_video.toyworld.build.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
     FAMILIES,
     TAGS,

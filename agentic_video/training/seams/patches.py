@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from agentic_video.families.registry import family_of, load_processor
+from agentic_video.families.registry import load_processor
 from agentic_video.utils.errors import one_line
 
 VERL_VERSION = "0.9.1"
@@ -77,24 +77,6 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
             positions._ragged_idx = 2
 
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
-
-
-def collapsed_placeholders(server: ModuleType) -> None:
-    """Send vLLM one placeholder an image; verl does so for one class of processors."""
-    original = server.qwen2_5_vl_dedup_image_tokens
-
-    @wraps(original)
-    def qwen2_5_vl_dedup_image_tokens(prompt_ids: Any, processor: Any) -> Any:
-        made = original(prompt_ids, processor)
-        if made is not prompt_ids or processor is None:
-            return made
-
-        def encode(text: str) -> list[int]:
-            return list(processor.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-        return family_of(processor).one_placeholder(encode, prompt_ids)
-
-    server.qwen2_5_vl_dedup_image_tokens = qwen2_5_vl_dedup_image_tokens  # type: ignore[attr-defined]
 
 
 def vectorised_logprobs(torch_functional: ModuleType) -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from agentic_video.families.placeholders import COLLAPSED
 from agentic_video.families.registry import FAMILIES
 from agentic_video.utils.seam import Seam
 
@@ -67,12 +68,7 @@ VERL_SEAMS = (
         "the actor waits forever when vLLM fails to load its weights",
         "verl-project/verl#7366",
     ),
-    Seam(
-        f"{PATCHES}:collapsed_placeholders",
-        "verl.workers.rollout.vllm_rollout.vllm_async_server",
-        {"verl.workers.rollout.utils:qwen2_5_vl_dedup_image_tokens": "2e117e8a2b9e"},
-        "vLLM wants one placeholder an image, and verl leaves one for the processor of Qwen's models only",
-    ),
+    COLLAPSED,
     Seam(
         f"{PATCHES}:required_processor",
         "verl.utils.tokenizer.tokenizer",

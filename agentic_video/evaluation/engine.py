@@ -1,16 +1,17 @@
-"""Options shared by the commands that run models, and the choice of an engine.
-
-The libraries know ``chat``, ``vllm`` and dotted paths of classes; only this room knows the toy world's engine.
-"""
+"""Options of the commands that run models: recipe, engine and sampling; the choice of an engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator
 
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import count_gpus
 from agentic_video.utils.option_types import Amount, Probability
+
+if TYPE_CHECKING:
+    from agentic_video.evaluation.model import ModelOptions
 
 TOY = "agentic_video.toyworld.backend.ToyBackend"
 """The class behind ``--engine toy``."""
@@ -48,6 +49,10 @@ class RecipeOptions:
             raise SetupError("name what plays: --system NAME or --recipe FOLDER", key="--system")
         return (self.recipe or find_recipe(self.system or default)).resolve()
 
+    def profile_of(self, engine: str) -> Literal["laptop", "cluster"]:
+        """Name of the recipe's config that an engine plays by."""
+        return self.profile or ("laptop" if engine == TOY else "cluster")
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
@@ -65,6 +70,24 @@ class EngineOptions:
     """of sampling (default: the recipe's val_kwargs)"""
     api_key_env: str = "OPENAI_API_KEY"
     """environment variable that holds the server's key"""
+
+    def model_options(
+        self, model: str, name: str = "", *, seed: int, concurrency: int, option: str = "--model"
+    ) -> "ModelOptions":
+        """A model with the engine that suits it; ``option`` names it, for messages."""
+        from agentic_video.evaluation.model import ModelOptions
+
+        return ModelOptions(
+            model=model,
+            engine=choose_engine(model, self.engine, count_gpus(), option),
+            model_name=name,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=seed,
+            concurrency=concurrency,
+            api_key_env=self.api_key_env,
+            processor=self.processor,
+        )
 
 
 def choose_engine(model: str, requested: str, gpus: int, option: str = "--model") -> str:

@@ -39,7 +39,6 @@ class Precision:
 
     Attributes:
         weight_bytes: Bytes of a weight between uses (``fsdp_config.model_dtype``; float32 in verl's yaml).
-        lora_rank: Rank of adapters; 0 trains all weights.
         frozen_vision: The vision tower isn't trained.
     """
 
@@ -134,7 +133,6 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
     part of it.
 
     Args:
-        tokens: Tokens of a micro-batch.
         trained: The head gets a gradient (not with LoRA); fused, a chunk's part of it is computed anyway.
     """
     if head.fused:
@@ -204,8 +202,6 @@ def engine_bytes(
     Args:
         batched_tokens: ``max_num_batched_tokens`` of one forward pass.
         sequences: ``max_num_seqs``, whose logits exist in float32, twice for sampling.
-        lora_rank: Rank of served adapters; 0 for none.
-        eager: No CUDA graphs.
     """
     text = shape.text
     parts = {

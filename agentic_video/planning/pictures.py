@@ -46,9 +46,6 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
 
     Returns:
         Nothing of a system that needs more of a row or a video than is played here; its episodes report that.
-
-    Raises:
-        SetupError: The processor keeps no size of a picture.
     """
     changed: dict[tuple[int, int], tuple[int, int]] = {}
     images, clips = [0], [0]
@@ -130,8 +127,6 @@ def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, lim
     largest image, or the video with which it measures the family.
 
     Args:
-        batched_tokens: ``max_num_batched_tokens``.
-        model_len: ``max_model_len``.
         limits: ``limit_mm_per_prompt``; an unnamed kind has no limit.
     """
     items = [batched_tokens]
@@ -143,11 +138,7 @@ def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, lim
 
 
 def check_size_factor(system: System, rules: ProcessorRules) -> None:
-    """Check that a system rounds sizes, and counts tokens, by the processor's cells.
-
-    Raises:
-        SetupError: It doesn't.
-    """
+    """Check that a system rounds sizes, and counts tokens, by the processor's cells."""
     has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
     if has and system.size_factor != rules.side:
         raise SetupError(
@@ -162,9 +153,6 @@ def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Ma
     Args:
         rollout: ``max_num_batched_tokens``, ``max_model_len``, and vLLM's own arguments.
         key: Key of ``max_num_batched_tokens``.
-
-    Raises:
-        SetupError: It doesn't; names both numbers and the key.
     """
     batched = int(rollout.get("max_num_batched_tokens") or 0)
     model_len = int(rollout.get("max_model_len") or 0)

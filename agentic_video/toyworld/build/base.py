@@ -62,13 +62,8 @@ class BaseRecipe:
     """Training of the base model.
 
     Attributes:
-        world: World of its questions.
         reading: Number of different questions about a few frames.
         reading_steps: Steps on them.
-        reading_batch: Questions per step.
-        learning_rate: Peak.
-        threads: Threads of torch while training.
-        seed: Seed of all draws.
     """
 
     world: WorldRecipe = field(

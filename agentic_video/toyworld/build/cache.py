@@ -58,7 +58,6 @@ class Cache:
 
     Attributes:
         dry: Build nothing; only print what is missing.
-        shipped: Use builds that come with the package.
     """
 
     folder: Path = DEFAULT_CACHE
@@ -87,11 +86,7 @@ class Cache:
             self._unfit(kind, facts).write_text(message, encoding="utf-8")
 
     def check_unfit(self, kind: str, facts: Facts) -> None:
-        """Check that no build of these facts has failed its gate.
-
-        Raises:
-            SetupError: One has.
-        """
+        """Check that no build of these facts has failed its gate."""
         note = self._unfit(kind, facts)
         with contextlib.suppress(OSError):
             message = note.read_text(encoding="utf-8")
@@ -104,11 +99,7 @@ class Cache:
         nothing that a later call could mistake for a finished one.
 
         Args:
-            kind: Kind of the build; its folder's name starts with it.
             build: Fills the folder it is given.
-
-        Returns:
-            The build's folder; in a dry cache it may not exist.
         """
         folder = self.folder_of(kind, facts)
         if folder.is_dir():

@@ -99,9 +99,6 @@ def train(
     """Train in place with AdamW: 50 steps of warm-up, then a cosine.
 
     Args:
-        sets: Sources of each step's demonstrations.
-        phase: Name in progress lines.
-        learning_rate: Peak.
         final_rate: Final rate as a share of the peak.
     """
     rng = np.random.default_rng(seed)

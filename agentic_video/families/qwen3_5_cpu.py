@@ -54,11 +54,11 @@ def _advance_all(
         pieces.append((slice(starts[row], starts[row + 1]), slots[row : row + 1], new))
     for part, kept, new in pieces:
         rows = len(kept)
-        inputs = [values[part].reshape(rows, -1, values.shape[-1]) for values in (mixed, b, a)]
+        values, rates, decays = (given[part].reshape(rows, -1, given.shape[-1]) for given in (mixed, b, a))
         before = convolved[kept], states[kept]
         if new:
             before = torch.zeros_like(before[0]), torch.zeros_like(before[1])
-        made, after, state = _advance(layer, *inputs, *before)
+        made, after, state = _advance(layer, values, rates, decays, *before)
         convolved[kept], states[kept] = after.to(convolved.dtype), state.to(states.dtype)
         output[part] = made.flatten(0, 1).to(output.dtype)
 

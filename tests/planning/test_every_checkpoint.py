@@ -70,7 +70,7 @@ class Engine:
     async def generate(self, request: GenerationRequest) -> Completion:
         self.requests.append(request)
         text = self._turns.pop(0) if self._turns else "fine"
-        return Completion((*self._format.encode(text), min(self._format.eos_ids)))
+        return Completion((*self._format.encode(text), self._format.end_id))
 
 
 EXAMPLES = {name: family.example for name, family in FAMILY_OF.items() if family.example in published_checkpoints()}

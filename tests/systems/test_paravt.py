@@ -438,7 +438,7 @@ LIMITS = TokenLimits(prompt=4_000, response=4_000, turn=400)
 def with_tokens(
     system: ParaVT, chat_format: ChatFormat, qa: VideoQA, said: str, *texts: str
 ) -> tuple[Trajectory, TokenPolicy]:
-    ids = [[*chat_format.encode(text), min(chat_format.eos_ids)] for text in texts]
+    ids = [[*chat_format.encode(text), chat_format.end_id] for text in texts]
     policy = ScriptedTokens(ids, chat_format, LIMITS, system, qa, lambda qa, request: said)
     return asyncio.run(play(system, policy, qa, MemorySource(size=(56, 56)))), policy
 
@@ -467,8 +467,8 @@ def test_a_summary_is_cut_at_its_limit_and_says_so(chat_format: ChatFormat, qa: 
 def test_only_the_agent_s_own_words_are_trained_on(chat_format: ChatFormat, qa: VideoQA, trained: bool) -> None:
     """Neither the given beginnings nor the replies; sub-agents as sequences of their own, if at all."""
     system = replace(SMALL, size_factor=28, max_pixels=784, train_asides=trained)
-    ids = [[*chat_format.encode(text), min(chat_format.eos_ids)] for text in (look(crop(4, 7)), ANSWER)]
-    summary = [*chat_format.encode("a man runs"), min(chat_format.eos_ids)]
+    ids = [[*chat_format.encode(text), chat_format.end_id] for text in (look(crop(4, 7)), ANSWER)]
+    summary = [*chat_format.encode("a man runs"), chat_format.end_id]
     policy = TokenPolicy(ScriptEngine([ids[0], summary, ids[1]]), chat_format, LIMITS, system)
     trajectory = asyncio.run(play(system, policy, qa, MemorySource(size=(56, 56))))
     assert trajectory.answer == "B"

@@ -155,7 +155,7 @@ def play(chat_format: ChatFormat, qa: VideoQA) -> Play:
 
 def said(chat_format: ChatFormat, text: str) -> list[int]:
     """A turn's ids: a zoom ends with its stop text, anything else with the token that ends a turn."""
-    return [*chat_format.encode(text), *([] if text.endswith("</video_zoom>") else [min(chat_format.eos_ids)])]
+    return [*chat_format.encode(text), *([] if text.endswith("</video_zoom>") else [chat_format.end_id])]
 
 
 def grey(index: int) -> np.ndarray:
@@ -478,7 +478,7 @@ def test_a_context_that_forgets_gives_an_output_for_each_turn(play: Play, chat_f
     assert [output.extra_fields[FINAL_OUTPUT] for output in played.outputs] == [False, False, True]
     for number, (output, text) in enumerate(zip(played.outputs, (look, again, ANSWER), strict=True), start=1):
         # what the stand-in says after a stop text is dropped, as an engine would stop there
-        spoken = chat_format.encode(text) + [min(chat_format.eos_ids)] * (text == ANSWER)
+        spoken = chat_format.encode(text) + [chat_format.end_id] * (text == ANSWER)
         before = len(output.response_ids) - len(spoken)
         assert output.response_ids[before:] == spoken
         # only the own turn is trained on; earlier ones are there as they were said
@@ -550,7 +550,7 @@ def test_a_forbidden_token_is_not_trained_on(play: Play, chat_format: ChatFormat
     # where all was forbidden verl gets a response without loss
     played = play([chat_format.image_token_id, 5])
     assert played.trajectory.end is EndReason.ILLEGAL and played.trajectory.turns[0].text == ""
-    assert played.last.response_ids == [min(chat_format.eos_ids)]
+    assert played.last.response_ids == [chat_format.end_id]
     assert (played.last.response_mask, played.last.response_logprobs) == ([0], [0.0])
 
 

@@ -76,7 +76,7 @@ class Setup:
 
     @property
     def eos(self) -> int:
-        return min(self.chat_format.eos_ids)
+        return self.chat_format.end_id
 
     def dataset(self, path: Path) -> TrajectoryDataset:
         return TrajectoryDataset(str(path), self.tokenizer, self.config.data, self.processor)

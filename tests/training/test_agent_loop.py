@@ -269,6 +269,7 @@ def test_requests_to_the_server(play: Play, chat_format: ChatFormat) -> None:
         **SAMPLING,
         "stop": ["</video_zoom>"],
         "include_stop_str_in_output": True,
+        "stop_token_ids": sorted(chat_format.eos_ids),
         "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
     }
     assert first["sampling_params"] == {**expected, "max_tokens": 2000}
@@ -412,6 +413,7 @@ def test_sglang_gets_its_own_parameters(play: Play, chat_format: ChatFormat) -> 
     made = play(ANSWER, config=config, sampling=verls).server.asked[0]["sampling_params"]
     assert set(made) - {"logprobs"} <= SGLANG_PARAMETERS  # verl makes another field of that one
     assert (made["stop"], made["no_stop_trim"], made["max_new_tokens"]) == (["</video_zoom>"], True, 2000)
+    assert made["stop_token_ids"] == sorted(chat_format.eos_ids)
     assert made["logit_bias"] == {str(token): -100.0 for token in chat_format.banned_ids}
 
 

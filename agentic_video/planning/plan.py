@@ -94,7 +94,6 @@ class Plan:
     """A run's plan: phases of a GPU and of a node's main memory, moved bytes and seconds of a step, findings.
 
     Attributes:
-        stock_hops: Bytes of pixels that stock verl would move.
         findings: The worst first.
     """
 

@@ -24,8 +24,6 @@ def plan_of(
 
     Args:
         gpus: GPUs in all, those that only play episodes included; None takes the config's.
-        gpu_gib: Memory of each GPU.
-        host_gib: Main memory of each node.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
         model: Folder or name of the model; see :func:`agentic_video.planning.job.job_of`.
     """

@@ -7,15 +7,14 @@ from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
+from agentic_video.families.registry import DEFAULT, family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.build.base import tokenizer_corpus
 from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import (
-    FAMILIES,
     ModelRecipe,
     build_model,
     build_tokenizer,
-    image_processor,
     save_checkpoint,
 )
 from agentic_video.toyworld.oracles import own_words, turns_of
@@ -23,6 +22,7 @@ from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
 from agentic_video.types.row import VideoQA
 from tests.config.configs import composed
+from tests.families.processors import QWEN_VL, processor_of
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
 
@@ -68,7 +68,7 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="session")
 def tiny_chat_format(tokenizer: Any) -> ChatFormat:
     """How prompts of the tiny Qwen2.5-VL are written."""
-    return ChatFormat(tokenizer, image_processor())
+    return ChatFormat(tokenizer, processor_of(family_of(DEFAULT).tiny.processor(tokenizer).image_processor))
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +83,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path
     return folder
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
+@pytest.fixture(scope="session", params=QWEN_VL)
 def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, request: pytest.FixtureRequest) -> Path:
     """An untrained checkpoint of each family, its weights large enough for differences to show."""
     folder = tmp_path_factory.mktemp("model")

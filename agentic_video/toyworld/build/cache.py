@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import instructions_of, named_files
@@ -22,7 +23,6 @@ from agentic_video.toyworld.build.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.build.recipe import ToyRecipe
 from agentic_video.toyworld.build.rehearsal import episodes_digest
 from agentic_video.toyworld.build.write_world import write_world
-from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.world import kinds_of
@@ -58,7 +58,6 @@ class Cache:
 
     Attributes:
         dry: Build nothing; only print what is missing.
-        shipped: Use builds that come with the package.
     """
 
     folder: Path = DEFAULT_CACHE
@@ -87,11 +86,7 @@ class Cache:
             self._unfit(kind, facts).write_text(message, encoding="utf-8")
 
     def check_unfit(self, kind: str, facts: Facts) -> None:
-        """Check that no build of these facts has failed its gate.
-
-        Raises:
-            SetupError: One has.
-        """
+        """Check that no build of these facts has failed its gate."""
         note = self._unfit(kind, facts)
         with contextlib.suppress(OSError):
             message = note.read_text(encoding="utf-8")
@@ -104,11 +99,7 @@ class Cache:
         nothing that a later call could mistake for a finished one.
 
         Args:
-            kind: Kind of the build; its folder's name starts with it.
             build: Fills the folder it is given.
-
-        Returns:
-            The build's folder; in a dry cache it may not exist.
         """
         folder = self.folder_of(kind, facts)
         if folder.is_dir():
@@ -310,7 +301,7 @@ def ensure_base(recipe: ToyRecipe, cache: Cache, own: CustomVocabulary | None = 
 
 def base_facts(recipe: ToyRecipe, own: CustomVocabulary | None = None) -> Facts:
     """Everything that a recipe's base model depends on."""
-    clips = FAMILIES[recipe.model.family].video_processor
+    clips = family_of(recipe.model.family).tiny.clip_settings
     return {
         "model": asdict(recipe.model),
         "clips": clips,

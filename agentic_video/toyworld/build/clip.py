@@ -52,11 +52,6 @@ class ClipRecipe:
     """Sizes and training of the tiny CLIP.
 
     Attributes:
-        width: Width of both towers and of the embeddings.
-        layers: Depth of both towers.
-        frames: Number of different frames.
-        steps: Optimiser steps.
-        batch: Frames per step.
         learning_rate: Peak of AdamW's rate, which rises over a tenth of the steps and falls to zero.
         distortion: Standard deviation (0 to 255) of noise that imitates encoding.
         unknown: Share of texts with one to three unknown words around them.

@@ -45,7 +45,6 @@ class ColdStartRecipe:
     """Training of a cold start.
 
     Attributes:
-        demonstrations: Number of different demonstrations.
         aim_error_rate: Share of demonstrations whose look misses, where ``habit`` leaves room for it. No loss on their
             answer: an answer about frames without the event would spoil reading.
         habit: Seconds by which these looks are too early; 0 draws 3 to 9 seconds to either side. With one habit in most
@@ -56,16 +55,10 @@ class ColdStartRecipe:
         drop_thought_rate: Share of answers without their thought, for a reward of the format to correct.
         aiming_steps: Steps of text-only practice of calls before all else; short sequences teach them many times as
             fast as whole episodes.
-        aiming_batch: Sequences of practice per step.
         random_aim_rate: Share of practice that looks at a random second, with loss only after the first number: calls
             then follow the thought and not the question, also after GRPO has moved the thought.
-        steps: Steps on demonstrations.
-        batch: Demonstrations per step.
         kept: Sequences of practice in each step on demonstrations.
-        learning_rate: Peak.
         threads: Threads of torch; another number sums, and so learns, differently.
-        seed: Seed of all draws.
-        search: Demonstrations of questions that don't say when to look.
     """
 
     demonstrations: PositiveInt = 2000

@@ -50,13 +50,7 @@ def ensure(
     """Build the world and the models of a recipe that the cache lacks. Recipes share equal ones.
 
     Args:
-        system: System whose grammar the cold start learns.
-        limits: Token budgets of its episodes.
         data: False if other rows are used.
-        model: Tiny model to build.
-
-    Raises:
-        GateError: The cold start is unfit.
     """
     turns = turns_of(system, recipe.oracle) if model == "cold-start" else None
     own, neutral = own_words(system, recipe.oracle), taught(system)

@@ -42,7 +42,6 @@ class SampledEpisode:
     """A sampled episode and its reward.
 
     Attributes:
-        acc: Correctness of the answer, from 0 to 1.
         well_formed: Every turn follows the system's grammar.
     """
 
@@ -105,11 +104,9 @@ class GateReport:
     """Figures of sampled episodes; shares from 0 to 1.
 
     Attributes:
-        grammar: See :class:`GateLimits`.
         well_formed: Share of episodes in which every turn follows the grammar.
         zoom_rate: Share of episodes with a legal call, on questions that need one.
         saw_event: Share of episodes whose zoom showed the event, likewise.
-        perception: See :class:`GateLimits`.
         refused: Refused calls per episode.
         zoom_reward: Mean reward of episodes that zoomed, on questions that need it.
         guess_reward: Mean reward of well-formed answers by chance.
@@ -334,9 +331,6 @@ def check(
 
     Args:
         remedies: Overrides by what they do (``more cold_start.steps``), for messages.
-
-    Raises:
-        GateError: A figure misses its threshold.
     """
     report = measure(model_dir, rows, setting)
     misses = missed_thresholds(report, limits or GateLimits(), remedies)

@@ -28,9 +28,6 @@ class ToyRecipe:
     """Configuration of a recipe's toy world: the config's block ``agentic_video.toyworld``.
 
     Attributes:
-        train: Number of training questions.
-        heldout: Number of held-out questions.
-        seed: Number of the world.
         oracle: Module of the oracle; by default the one next to the system.
         clip: Train a tiny CLIP too, for systems that find frames by text.
         verifier: Serve the tiny base model as the verifier of the reward.
@@ -68,11 +65,7 @@ def first_view_counts(system: System) -> tuple[int, ...]:
 
 
 def toy_recipe(config: DictConfig) -> ToyRecipe:
-    """The toy world of a run's config; events avoid the frames that the system's rollouts begin with.
-
-    Raises:
-        ValueError: A key doesn't exist, or its value makes no sense.
-    """
+    """The toy world of a run's config; events avoid the frames that the system's rollouts begin with."""
     block = config.agentic_video.get("toyworld")
     values: Any = OmegaConf.to_container(block, resolve=True) if block is not None else {}
     taught = values.get("cold_start") or {}

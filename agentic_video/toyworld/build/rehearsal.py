@@ -33,7 +33,6 @@ class OracleCheck:
 
     Attributes:
         saw_event: Episodes that showed a frame of the event after a call.
-        refused: Calls that the system refused.
         first_miss: Account of the first episode without its event; empty if all showed it.
     """
 
@@ -114,11 +113,7 @@ def _described(missed: SampledEpisode) -> str:
 
 
 def check_oracle(system: System, turns: Turns, recipe: ToyRecipe) -> OracleCheck:
-    """Rehearse, and refuse a design that can't pass the gate.
-
-    Raises:
-        GateError: Looks aimed right mostly don't show the event.
-    """
+    """Rehearse, and refuse a design that can't pass the gate."""
     found = rehearse(system, turns, recipe)
     if found.share < LEAST_SEEN and recipe.gate.saw_event:
         raise GateError(

@@ -24,11 +24,7 @@ REFUSED = 2
 
 
 def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
-    """Run :func:`agentic_video.toyworld.questions.build_world` in another process.
-
-    Raises:
-        SetupError: That process failed.
-    """
+    """Run :func:`agentic_video.toyworld.questions.build_world` in another process."""
     asked = {"train": train, "heldout": heldout, "seed": seed, "recipe": asdict(recipe)}
     command = [sys.executable, "-m", "agentic_video.toyworld.build.write_world", str(folder), json.dumps(asked)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")

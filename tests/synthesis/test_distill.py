@@ -167,16 +167,6 @@ def test_templates_are_asked_for_checked_and_recorded(asked: list[VideoQA], data
     assert told not in json.dumps(kept)
 
 
-def test_a_free_teacher_is_told_nothing(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
-    parts = {qa.id: Part(oracle_turns("framethinker", qa)[-1:]) for qa in asked[:2]}
-    with (server := Oracle(parts)).running() as url:
-        mix = ("--limit", "2", "--template-mix", "free:1,direct:0")
-        assert main(command("framethinker", "distill", url, data, tmp_path, *mix)) == 0
-    kept = lines(tmp_path / "kept.jsonl")
-    assert [row["provenance"]["template"] for row in kept] == [{"asked": "free", "followed": "direct"}] * 2
-    assert not any(told in json.dumps(server.asked) for told in GUIDANCE.values())
-
-
 def test_templates_need_their_system_and_a_teacher(data: Path, tmp_path: Path) -> None:
     mix = ("--template-mix", "direct:1")
     with Oracle({}).running() as url:

@@ -12,19 +12,16 @@ from agentic_video.video.sizes import PixelBudget
 
 
 def image_processor_of(rules: ProcessorRules) -> Any:
-    """The image processor that has these rules."""
     return Qwen2VLImageProcessor(**_values(rules, rules.image))
 
 
 def video_processor_of(rules: ProcessorRules) -> Any:
-    """The video processor that has these rules."""
     assert rules.clip is not None
     kind = Qwen3VLVideoProcessor if rules.clip_total else Qwen2VLVideoProcessor
     return kind(**_values(rules, rules.clip))
 
 
 def hf_processor_of(rules: ProcessorRules) -> Any:
-    """Both, as a processor holds them."""
     return SimpleNamespace(image_processor=image_processor_of(rules), video_processor=video_processor_of(rules))
 
 

@@ -40,12 +40,10 @@ EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS)
 
 
 def laptop_setting(name: str) -> Setting:
-    """How a recipe's laptop profile plays."""
     return setting_of(composed(name, "laptop"))
 
 
 def setting_of(config: DictConfig) -> Setting:
-    """How the system of a config plays."""
     system = settings_of(config).system
     return Setting(system, limits_of(config), turns_of(system))
 
@@ -64,7 +62,6 @@ class Lesson:
         return chat_format_of(self.model, self.tokenizer)
 
     def demonstrations(self, **changes: Any) -> tuple[list[Demonstration], list[Demonstration]]:
-        """Episodes and replies to side queries, with changes to the recipe's cold start."""
         recipe = replace(self.toy.cold_start, **changes)
         return make_demonstrations(self.model, self.tokenizer, self.setting, self.toy.world, recipe, 0)
 
@@ -94,13 +91,11 @@ class Lesson:
         return source, found
 
     def said(self, one: Demonstration) -> str:
-        """What carries loss, as text."""
         ids = [token for token, trained in zip(one.ids, one.trained, strict=True) if trained]
         return self.chat_format.decode(ids)
 
 
 def lesson_of(name: str, *overrides: str) -> Lesson:
-    """The lesson of a recipe's laptop profile."""
     config, tokenizer = composed(name, "laptop", *overrides), tokenizer_of(name)
     toy = toy_recipe(config)
     return Lesson(setting_of(config), toy, tokenizer, build_model(tokenizer, toy.model))
@@ -108,7 +103,6 @@ def lesson_of(name: str, *overrides: str) -> Lesson:
 
 @cache
 def tokenizer_of(name: str) -> Any:
-    """The tokenizer that a recipe's tiny model has: the shared one, or its own."""
     own = own_words(laptop_setting(name).system)
     return build_tokenizer(tokenizer_corpus(own=own), own.tags if own else ())
 
@@ -135,7 +129,6 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="session")
 def tiny_chat_format(tokenizer: Any) -> ChatFormat:
-    """How prompts of the tiny Qwen2.5-VL are written."""
     return ChatFormat(tokenizer, image_processor())
 
 

@@ -127,7 +127,6 @@ def test_what_teaches_to_read_teaches_nothing_else() -> None:
 
 
 def look(*stretches: int) -> Turn:
-    """A look of two frames at the middle of each stretch."""
     frames = tuple(FrameRef(0, stretch * 10 + second, 28, 28) for stretch in stretches for second in (5.0, 5.5))
     return Turn("", Calls(()), 1, observation=frames)
 
@@ -169,7 +168,6 @@ def test_how_a_search_is_judged(
 
 def test_whether_arrows_are_named_truly() -> None:
     def thinks(sign: str, stretch: int | None) -> Turn:
-        """Names an arrow, then looks at a stretch."""
         return replace(
             look(stretch) if stretch is not None else Turn("", Calls(()), 1), text=f"<think>{sign}25</think>"
         )

@@ -12,12 +12,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.typed import dataclass_from
+from agentic_video.families.base import ProcessorRules
 from agentic_video.planning.memory import BF16, FP32, Head, Precision
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import ModelShape, shape_of
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.units import GIB
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.store_config import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"

@@ -10,7 +10,8 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 
-from agentic_video.planning.shapes import ModelShape, TextShape, VisionShape
+from agentic_video.families.shapes import TextShape, VisionShape
+from agentic_video.planning.shapes import ModelShape
 
 TINY = {
     "qwen2_5_vl": ModelShape(

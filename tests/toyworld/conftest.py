@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
+from agentic_video.families.registry import DEFAULT, family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
@@ -19,12 +20,10 @@ from agentic_video.toyworld.build.imitation import Demonstration
 from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.build.scripted import Setting, play_script
 from agentic_video.toyworld.model import (
-    FAMILIES,
     ModelRecipe,
     build_model,
     build_tokenizer,
     chat_format_of,
-    image_processor,
     save_checkpoint,
 )
 from agentic_video.toyworld.oracles import own_words, turns_of
@@ -35,6 +34,7 @@ from agentic_video.toyworld.world import KINDS, Scene, WorldRecipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from tests.config.configs import composed
+from tests.families.processors import QWEN_VL, processor_of
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
 
@@ -129,7 +129,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="session")
 def tiny_chat_format(tokenizer: Any) -> ChatFormat:
-    return ChatFormat(tokenizer, image_processor())
+    return ChatFormat(tokenizer, processor_of(family_of(DEFAULT).tiny.processor(tokenizer).image_processor))
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +144,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path
     return folder
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
+@pytest.fixture(scope="session", params=QWEN_VL)
 def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, request: pytest.FixtureRequest) -> Path:
     """An untrained checkpoint of each family, its weights large enough for differences to show."""
     folder = tmp_path_factory.mktemp("model")

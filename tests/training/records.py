@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from agentic_video.toyworld.build.base import tokenizer_corpus
-from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.types.record import Record, write_record
 
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[FamilyName, Path]:
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tokenizer, found = build_tokenizer(tokenizer_corpus()), {}
-    families: tuple[FamilyName, ...] = ("qwen2_5_vl", "qwen3_vl")
+    families = ("qwen2_5_vl", "qwen3_vl")
     for family in families:
         found[family] = tmp_path_factory.mktemp(family)
         save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, found[family])

@@ -47,6 +47,7 @@ from agentic_video.video.retrieval.node_retriever import NodeRetriever
 from agentic_video.video.source import FrameReply, FrameRequest
 from tests.config.configs import composed
 from tests.conftest import MemorySource
+from tests.families.processors import processor_of
 
 ROOMY = (
     "data.train_files=none",
@@ -130,7 +131,7 @@ def play(chat_format: ChatFormat, qa: VideoQA) -> Play:
     ) -> Rollout:
         ids = (said(chat_format, turn) if isinstance(turn, str) else turn for turn in turns)
         server = Answers([spoken(number, turn) for number, turn in enumerate(ids, start=1)])
-        processor = SimpleNamespace(image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+        processor = processor_of(Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
 
         async def play_row() -> AgentLoopOutput | list[AgentLoopOutput]:
             loop = VideoAgentLoop(

@@ -16,7 +16,6 @@ from agentic_video.rollout.replay import ReplayedSequence, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.build.preferences import write_preferences
 from agentic_video.toyworld.build.scripted import Setting
-from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
@@ -40,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def checkpoint(checkpoints: dict[FamilyName, Path]) -> Path:
+def checkpoint(checkpoints: dict[str, Path]) -> Path:
     return checkpoints["qwen2_5_vl"]
 
 

@@ -27,7 +27,6 @@ from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.build.demonstrate import write_demonstrations
 from agentic_video.toyworld.build.scripted import ScriptedTokens, Setting
-from agentic_video.toyworld.model import FamilyName
 from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
@@ -85,7 +84,7 @@ SetupOf = Callable[..., Setup]
 
 
 @pytest.fixture
-def setup_of(checkpoints: dict[FamilyName, Path]) -> SetupOf:
+def setup_of(checkpoints: dict[str, Path]) -> SetupOf:
     def make(name: str = "videozoomer", *overrides: str) -> Setup:
         files = ["data.train_files=none", "model.path=none"]
         config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)

@@ -11,7 +11,8 @@ from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from agentic_video.training.engines.actor import reference_patches, sequence_inputs, with_patches
+from agentic_video.families.registry import family_of
+from agentic_video.training.engines.actor import reference_pixels, sequence_inputs, with_pixels
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop import agent_loop_manager
 from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker
@@ -72,7 +73,7 @@ def trained_inputs(
     inputs = worker._compute_multi_modal_inputs(output, rows[0])
     positions = worker._compute_position_ids(rows, torch.ones_like(rows), inputs)
     pixels = {frame.key: frame.image for frame in frames_of(shown)}
-    patches = reference_patches(worker.processor, [data[IMAGES]], pixels)
+    made = reference_pixels(worker.processor, [data[IMAGES]], pixels)
     batch = TensorDict({"multi_modal_inputs": [inputs]}, batch_size=[1])
-    (given,) = sequence_inputs(with_patches(batch, patches))
+    (given,) = sequence_inputs(with_pixels(family_of(worker.processor), batch, made))
     return positions.squeeze(0), dict(given)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
@@ -21,13 +22,11 @@ from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.build.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
-    FAMILIES,
     TAGS,
     ModelRecipe,
     build_model,
     build_tokenizer,
     chat_format_of,
-    family_of,
     save_checkpoint,
 )
 from agentic_video.toyworld.oracles import CustomVocabulary, Turns
@@ -170,7 +169,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
 
     Half stand before the frames, and most frames have a label of some style, since systems differ in both."""
     chat_format = chat_format_of(model, tokenizer)
-    side = FAMILIES[family_of(model)].frame_side
+    side = family_of(model).tiny.frame_side
     rng = np.random.default_rng([world_seed, 5])
 
     def times(scene: Scene) -> list[float]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import instructions_of, named_files
@@ -22,7 +23,6 @@ from agentic_video.toyworld.build.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.build.recipe import ToyRecipe
 from agentic_video.toyworld.build.rehearsal import episodes_digest
 from agentic_video.toyworld.build.write_world import write_world
-from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.oracles import CustomVocabulary, Turns
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.world import kinds_of
@@ -301,7 +301,7 @@ def ensure_base(recipe: ToyRecipe, cache: Cache, own: CustomVocabulary | None = 
 
 def base_facts(recipe: ToyRecipe, own: CustomVocabulary | None = None) -> Facts:
     """Everything that a recipe's base model depends on."""
-    clips = FAMILIES[recipe.model.family].video_processor
+    clips = family_of(recipe.model.family).tiny.clip_settings
     return {
         "model": asdict(recipe.model),
         "clips": clips,

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from agentic_video.families.registry import family_of
+from agentic_video.families.tiny import Images, decoded, pixels_of, seconds_of
 from agentic_video.toyworld.build.shares import SHARES, shared_out
-from agentic_video.toyworld.forward import logits_at, pixels_of, positions, seconds_of
 from agentic_video.types.message import Visual
 
 
@@ -22,8 +23,8 @@ class Demonstration:
     Attributes:
         ids: Token ids of the whole episode.
         trained: Loss mask, bool, as long as ``ids``.
-        images: All images and clips in order (:data:`agentic_video.toyworld.forward.Images`).
-        places: M-RoPE positions, shape (3, len(ids)).
+        images: All images and clips in order (:data:`agentic_video.families.tiny.Images`).
+        places: Positions, shape (axes, len(ids)).
     """
 
     ids: tuple[int, ...]
@@ -37,7 +38,8 @@ class Demonstration:
     ) -> "Demonstration":
         """Make one with the model's positions."""
         images = pixels_of(shown)
-        return cls(tuple(ids), trained, tuple(images), positions(model, ids, images, seconds_of(shown)))
+        places = family_of(model).tiny.positions(model, ids, images, seconds_of(shown))
+        return cls(tuple(ids), trained, tuple(images), places)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int, total: i
     length = max(len(demonstration.ids) for demonstration in batch)
     ids = torch.full((len(batch), length), pad_id)
     trained = torch.zeros((len(batch), length), dtype=torch.bool)
-    places = torch.zeros((3, len(batch), length), dtype=torch.long)
+    places = torch.zeros((len(batch[0].places), len(batch), length), dtype=torch.long)
     for row, demonstration in enumerate(batch):
         end = len(demonstration.ids)
         ids[row, :end] = torch.tensor(demonstration.ids)
@@ -62,6 +64,25 @@ def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int, total: i
     images = [image for demonstration in batch for image in demonstration.images]
     logits = logits_at(model, ids, images, places, trained.roll(-1, 1))
     return F.cross_entropy(logits, ids[trained], reduction="sum") / (total or int(trained.sum()))
+
+
+def logits_at(
+    model: Any, ids: torch.Tensor, images: Images, places: torch.Tensor, wanted: torch.Tensor
+) -> torch.Tensor:
+    """Next-token logits at chosen places of right-padded sequences.
+
+    Args:
+        ids: Shape (batch, length).
+        places: Positions, shape (axes, batch, length).
+        wanted: Places of the logits, bool, shape (batch, length).
+
+    Returns:
+        Shape (number of places, vocabulary), in row-major order.
+    """
+    inputs = family_of(model).tiny.embed(model, ids, images)
+    output = decoded(model, inputs, places, attention_mask=None, use_cache=False)
+    logits: torch.Tensor = model.lm_head(output.last_hidden_state[wanted])
+    return logits
 
 
 def train(

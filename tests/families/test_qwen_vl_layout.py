@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import vision_utils
 
-from agentic_video.training.seams.vision_layout import cache_by_size
+from agentic_video.families.qwen_vl_layout import cache_by_size
 
 NAMES = ("get_vision_position_ids", "get_vision_window_index", "get_vision_bilinear_indices_and_weights")
 MERGE, WINDOW, PATCH, SIDE = 2, 112, 14, 48
@@ -17,7 +17,7 @@ SIZES = st.tuples(st.integers(1, 3), *[st.integers(1, 12).map(lambda half: half 
 
 @pytest.fixture(scope="module")
 def patched() -> SimpleNamespace:
-    """The patched functions of both families' modules."""
+    """The patched functions of the families' modules."""
     found = {}
     for family in ("qwen2_5_vl", "qwen3_vl"):
         module = import_module(f"transformers.models.{family}.modeling_{family}")

@@ -1,11 +1,7 @@
-"""The sizes that a model's image and video processors give to pictures, whatever the family.
+"""Sizes that processors of Qwen-VL's kind give to pictures: multiples of a visual token's side, within bounds.
 
-Rollouts, the trainer, the launcher and the planner all use this module. Frames leave the store at a size that the
-processor keeps, so that neither the engine's processor nor the trainer's has anything to resize: they would do it
-differently (uint8 on a CPU, float on a GPU).
-
-A family's rules come from its loaded processors (:func:`processor_rules`), from the files of a checkpoint
-(:func:`rules_in`), or from a published checkpoint's facts (:mod:`agentic_video.planning.published_checkpoints`).
+The rules come from loaded processors (:func:`rules_of`), from the files of a checkpoint (:func:`rules_in`), or from a
+published checkpoint's facts.
 """
 
 import json
@@ -15,26 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.families.base import ProcessorError, ProcessorRules
 from agentic_video.utils.errors import one_line
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 TIMESTAMPED = "Qwen3VLVideoProcessor"
 """The video processor that writes times as text, and bounds the pixels of all frames of a clip together."""
-FIXED_POINT_STEPS = 16
-"""A size that the processor still changes after so many steps has no kept size nearby."""
-
-
-class ProcessorError(ValueError):
-    """A processor whose rules can't be read, or that keeps no size of a picture."""
-
-
-class UnkeptSizeError(ValueError):
-    """A picture that the processor would resize."""
+MOST_DUMMY_FRAMES = 14
+"""Frames of a video with which vLLM measures Qwen2-VL and Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its
+qwen2_vl.py)."""
 
 
 @dataclass(frozen=True)
-class ProcessorRules:
-    """Sizes that a model's processors keep. In its methods ``frames`` is the length of a clip, 0 for an image."""
+class GridRules(ProcessorRules):
+    """Sizes that processors of this kind keep."""
 
     image: PixelBudget
     clip: PixelBudget | None = None
@@ -47,17 +37,14 @@ class ProcessorRules:
     """Patches along a side of a visual token."""
 
     @property
+    def takes_clips(self) -> bool:  # type: ignore[override]
+        return self.clip is not None
+
+    @property
     def side(self) -> int:
-        """Pixels along a side of a visual token."""
         return self.image.factor
 
     def resized(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
-        """(width, height) that the processor makes of a picture.
-
-        Raises:
-            ProcessorError: The model takes no clips.
-            ValueError: One side is more than 200 times the other.
-        """
         if not frames:
             return fit_size(width, height, self.image)
         if self.clip is None:
@@ -69,28 +56,9 @@ class ProcessorRules:
         return fit_size(width, height, self.clip, frames, padded)
 
     def kept(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
-        """(width, height) nearest to a picture's that the processor keeps; raises as :meth:`resized`, too."""
-        # transformers refuses frames of clips whose sides are below a visual token's
-        size = (max(width, self.side), max(height, self.side)) if frames and self.clip_total else (width, height)
-        for _ in range(FIXED_POINT_STEPS):
-            again = self.resized(*size, frames)
-            if again == size:
-                return size
-            size = again
-        raise ProcessorError(
-            f"the processor keeps no size of a {width}x{height} picture: its bounds "
-            f"({self.image if not frames else self.clip}) are too close to each other"
-        )
-
-    def require_kept(self, width: int, height: int, frames: int = 0) -> None:
-        """Raise UnkeptSizeError if the processor would resize a picture."""
-        size = self.resized(width, height, frames)
-        if size != (width, height):
-            kind = f"a frame of a clip of {frames}" if frames else "an image"
-            raise UnkeptSizeError(
-                f"{kind} of {width}x{height} pixels would become {size[0]}x{size[1]} in the model's processor: engine "
-                "and trainer would resize it differently; show it at that size"
-            )
+        if frames and self.clip_total:  # transformers refuses frames of clips whose sides are below a visual token's
+            width, height = max(width, self.side), max(height, self.side)
+        return super().kept(width, height, frames)
 
     def grid(self, width: int, height: int, frames: int = 0) -> tuple[int, int, int]:
         """Patches of an image or a clip: time, height, width."""
@@ -99,31 +67,33 @@ class ProcessorRules:
         return math.ceil(max(frames, 1) / self.temporal), new_height // patch, new_width // patch
 
     def tokens(self, width: int, height: int, frames: int = 0) -> int:
-        """Placeholders of an image or a clip."""
         return math.prod(self.grid(width, height, frames)) // self.merge**2
 
     @property
     def most_image_tokens(self) -> int:
-        """Placeholders of the largest image."""
         return self.image.max_pixels // self.side**2
 
-
-def rules_of(image_processor: Any, video_processor: Any = None) -> ProcessorRules:
-    """Rules of loaded processors of Qwen2-VL's or Qwen3-VL's kind; None for a model without clips."""
-    image, clip = _facts(image_processor), _facts(video_processor) if video_processor is not None else None
-    return _rules(image, clip, total=type(video_processor).__name__ == TIMESTAMPED)
-
-
-def processor_rules(processor: Any) -> ProcessorRules:
-    """Rules of a model's loaded processor, which holds one for images and may hold one for clips."""
-    return rules_of(processor.image_processor, getattr(processor, "video_processor", None))
+    def most_clip_tokens(self, model_len: int) -> int:
+        """See the base; a video of a few largest images, or two frames with all pixels of a clip."""
+        if self.clip is None:
+            return 0
+        if self.clip_total:
+            return self.clip.max_pixels // self.temporal // self.side**2
+        image = self.most_image_tokens
+        return image * min(max(1, model_len // max(1, image)), math.ceil(MOST_DUMMY_FRAMES / self.temporal))
 
 
-def rules_in(folder: Path) -> ProcessorRules:
-    """Rules in a checkpoint's files, which are read as transformers reads them.
+def rules_of(processor: Any) -> GridRules:
+    """Rules of a loaded processor, which holds one for images and may hold one for clips."""
+    clip = getattr(processor, "video_processor", None)
+    facts = _facts(clip) if clip is not None else None
+    return _rules(_facts(processor.image_processor), facts, total=type(clip).__name__ == TIMESTAMPED)
 
-    Raises:
-        ProcessorError: A file is missing, or can't be a processor's; the message names it.
+
+def rules_in(folder: Path, *, timestamped: bool) -> GridRules:
+    """Rules in a checkpoint's files; see :meth:`agentic_video.families.base.ModelFamily.rules_in`.
+
+    ``timestamped`` is said of a family's clips where the files name no class.
     """
     nested = _read(folder / "processor_config.json")
     plain = _read(folder / "preprocessor_config.json")
@@ -132,10 +102,7 @@ def rules_in(folder: Path) -> ProcessorRules:
     if not image:
         raise ProcessorError("no image processor (processor_config.json or preprocessor_config.json)")
     kind = video.get("video_processor_type") or str(video.get("image_processor_type", "")).replace("Image", "Video")
-    if not kind:
-        family = str(_read(folder / "config.json").get("model_type", ""))
-        kind = TIMESTAMPED if family.startswith("qwen3") else "Qwen2VLVideoProcessor"
-    total = kind.startswith(TIMESTAMPED)
+    total = kind.startswith(TIMESTAMPED) if kind else timestamped
     try:
         image_facts = _file_facts(image, _IMAGE_DEFAULTS, own_pixels=True)
         clip_facts = _file_facts(video, _CLIP_DEFAULTS[total], own_pixels=not total)
@@ -175,8 +142,8 @@ def _facts(processor: Any) -> _ProcessorFacts:
         )
     except (AttributeError, TypeError) as error:
         raise ProcessorError(
-            f"no rule for the sizes of a {type(processor).__name__}: {one_line(error)}; known are the processors of "
-            "Qwen2-VL, Qwen2.5-VL and Qwen3-VL"
+            f"no rule for the sizes of a {type(processor).__name__}: {one_line(error)}; it has no shortest and "
+            "longest edge, patch, merge and temporal size"
         ) from error
 
 
@@ -199,7 +166,7 @@ def _file_facts(values: Mapping[str, Any], default: _ProcessorFacts, *, own_pixe
     )
 
 
-def _rules(image: _ProcessorFacts, clip: _ProcessorFacts | None, *, total: bool) -> ProcessorRules:
+def _rules(image: _ProcessorFacts, clip: _ProcessorFacts | None, *, total: bool) -> GridRules:
     try:
         budgets = [
             PixelBudget(facts.least, facts.most, facts.patch * facts.merge)
@@ -214,7 +181,7 @@ def _rules(image: _ProcessorFacts, clip: _ProcessorFacts | None, *, total: bool)
             f"{budgets[1].factor}"
         )
     temporal = clip.temporal if clip is not None else image.temporal
-    return ProcessorRules(budgets[0], budgets[1] if clip is not None else None, total, temporal, image.merge)
+    return GridRules(budgets[0], budgets[1] if clip is not None else None, total, temporal, image.merge)
 
 
 def _read(file: Path) -> Mapping[str, Any]:

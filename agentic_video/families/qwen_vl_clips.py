@@ -1,4 +1,4 @@
-"""Clips as models take them: temporal patches, their times, positions and token ids.
+"""Clips as Qwen-VL's models take them: temporal patches, their times and positions.
 
 Qwen2.5-VL and Qwen3-VL merge the frames of a clip two by two (an odd last one is repeated) into temporal patches.
 Qwen2.5-VL has one run of placeholders for a clip, and time is the distance of their positions; Qwen3-VL reads the time
@@ -6,37 +6,11 @@ of each temporal patch as text before the patch's placeholders. All of it follow
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
 FRAMES_OF_PATCH = 2
 """Frames of a temporal patch, in both families."""
-
-
-class ClipLike(Protocol):
-    """A clip, with or without its pixels."""
-
-    @property
-    def width(self) -> int:
-        """Pixels of each frame."""
-        ...
-
-    @property
-    def height(self) -> int:
-        """Pixels of each frame."""
-        ...
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """Seconds of each frame."""
-        ...
-
-
-def clip_frames(shown: object) -> int:
-    """Count the frames of a clip, with or without its pixels; 0 for an image."""
-    times = getattr(shown, "times", None)
-    return 0 if times is None else len(times)
 
 
 def patch_times(times: Sequence[float]) -> list[float]:
@@ -101,25 +75,3 @@ def timed_positions(
 def timestamp(seconds: float) -> str:
     """Text that Qwen3-VL reads before a temporal patch."""
     return f"<{seconds:.1f} seconds>"
-
-
-def expanded(ids: Sequence[int], short: Sequence[Sequence[int]], whole: Sequence[Sequence[int]]) -> list[int]:
-    """Replace each of some pieces of a prompt, in the order in which they stand there; ValueError if one is missing."""
-    found: list[int] = []
-    at = 0
-    for piece, (start, end) in zip(whole, _spans(ids, short), strict=True):
-        found += [*ids[at:start], *piece]
-        at = end
-    return [*found, *ids[at:]]
-
-
-def _spans(ids: Sequence[int], pieces: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    at = 0
-    for piece in pieces:
-        wanted = list(piece)
-        while at < len(ids) and (ids[at] != wanted[0] or list(ids[at : at + len(wanted)]) != wanted):
-            at += 1
-        if at >= len(ids):
-            raise ValueError(f"an image's or a clip's {len(wanted)} tokens aren't in the prompt where they should be")
-        yield at, at + len(wanted)
-        at += len(wanted)

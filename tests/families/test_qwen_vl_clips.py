@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from agentic_video.rollout.clips import (
-    expanded,
-    patch_times,
-    seconds_per_patch,
-    timed_positions,
-    timestamp,
-)
+from agentic_video.families.base import expanded
+from agentic_video.families.qwen3_vl import timestamp
+from agentic_video.families.qwen_vl_clips import patch_times, seconds_per_patch, timed_positions
 
 
 def test_times_by_hand() -> None:

@@ -12,7 +12,10 @@ from transformers import AutoImageProcessor, AutoVideoProcessor, Qwen2VLImagePro
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
-from agentic_video.video.processor_rules import ProcessorError, UnkeptSizeError, rules_in, rules_of
+from agentic_video.families.base import ProcessorError, UnkeptSizeError
+from agentic_video.families.qwen_vl_sizes import rules_of
+from agentic_video.families.registry import rules_in
+from tests.families.processors import processor_of
 
 QWEN2_5 = {"min_pixels": 3136, "max_pixels": 12_845_056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
 QWEN3_IMAGE = {"size": {"longest_edge": 16_777_216, "shortest_edge": 65_536}, "patch_size": 16}
@@ -29,7 +32,7 @@ PROCESSORS = {
         Qwen3VLVideoProcessor(size={"shortest_edge": 8192, "longest_edge": 60_000}),
     ),
 }
-RULES = {name: rules_of(*pair) for name, pair in PROCESSORS.items()}
+RULES = {name: rules_of(processor_of(*pair)) for name, pair in PROCESSORS.items()}
 
 
 def test_published_sizes_by_hand() -> None:
@@ -89,18 +92,19 @@ def test_a_size_that_is_not_kept_is_named() -> None:
 
 def test_bounds_that_keep_no_size() -> None:
     # 3 x 3 tokens are too few, and 4 x 3 too many: a picture grows and shrinks for ever
-    rules = rules_of(Qwen2VLImageProcessor(patch_size=14, size={"shortest_edge": 10 * 784, "longest_edge": 10 * 784}))
+    tight = Qwen2VLImageProcessor(patch_size=14, size={"shortest_edge": 10 * 784, "longest_edge": 10 * 784})
+    rules = rules_of(processor_of(tight))
     with pytest.raises(ProcessorError, match="90x80"):
         rules.kept(90, 80)
     with pytest.raises(ProcessorError, match="no picture"):
-        rules_of(Qwen2VLImageProcessor(patch_size=14, size={"shortest_edge": 10_000, "longest_edge": 9000}))
+        rules_of(processor_of(Qwen2VLImageProcessor(size={"shortest_edge": 10_000, "longest_edge": 9000})))
 
 
 def test_processors_of_which_nothing_is_known() -> None:
     with pytest.raises(ProcessorError, match="object"):
-        rules_of(object())
+        rules_of(processor_of(object()))
     with pytest.raises(ProcessorError, match="video"):
-        rules_of(PROCESSORS["qwen2_5_vl"][0]).kept(56, 56, 4)
+        rules_of(processor_of(PROCESSORS["qwen2_5_vl"][0])).kept(56, 56, 4)
 
 
 def written(folder: Path, **files: dict[str, Any]) -> Path:
@@ -157,7 +161,9 @@ FILES: dict[str, dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_as_transformers_reads_them(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path, **FILES[name])
-    loaded = rules_of(AutoImageProcessor.from_pretrained(folder), AutoVideoProcessor.from_pretrained(folder))
+    loaded = rules_of(
+        processor_of(AutoImageProcessor.from_pretrained(folder), AutoVideoProcessor.from_pretrained(folder))
+    )
     assert rules_in(folder) == loaded
 
 

@@ -18,16 +18,16 @@ Layout = tuple[torch.Tensor, torch.Tensor]
 
 
 def cache_by_size(modeling: ModuleType) -> None:
-    """Have transformers' module of Qwen2.5-VL or Qwen3-VL look up positions and windows."""
+    """Have transformers' module of a model look up positions and windows."""
     functions: list[tuple[str, set[str], Callable[..., Any]]]
-    functions = [("get_vision_position_ids", {"position_ids"}, _joined_positions)]
-    if "qwen2_5" in modeling.__name__:
-        functions.append(("get_vision_window_index", {"window_index", "cu_window_seqlens"}, _joined_windows))
-    else:
-        precomputed = {"bilinear_indices", "bilinear_weights"}
-        functions.append(("get_vision_bilinear_indices_and_weights", precomputed, _joined_corners))
-    for name, given, joined in functions:
-        setattr(modeling, name, _by_size(getattr(modeling, name), given, joined))
+    functions = [
+        ("get_vision_position_ids", {"position_ids"}, _joined_positions),
+        ("get_vision_window_index", {"window_index", "cu_window_seqlens"}, _joined_windows),
+        ("get_vision_bilinear_indices_and_weights", {"bilinear_indices", "bilinear_weights"}, _joined_corners),
+    ]
+    for number, (name, given, joined) in enumerate(functions):
+        if not number or hasattr(modeling, name):  # all towers have the first
+            setattr(modeling, name, _by_size(getattr(modeling, name), given, joined))
 
 
 def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:

@@ -1,16 +1,18 @@
 """A fix of vLLM's Qwen2.5-VL, which ignores the times of a clip's frames and assumes 24 frames a second."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from agentic_video.families.qwen_vl_clips import seconds_per_patch
 
 
 class _TimedClips:
     """Mark of a processor that :func:`keep_clip_times` has replaced."""
 
 
-def keep_clip_times(seconds_per_patch: Callable[[Sequence[float]], float]) -> None:
+def keep_clip_times() -> None:
     """Make vLLM's Qwen2.5-VL use the times of a clip's frames, before an engine is made."""
     import torch
     from vllm.model_executor.models import qwen2_5_vl, qwen2_vl

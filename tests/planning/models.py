@@ -36,7 +36,6 @@ TINY = {
 
 
 def config_of(shape: ModelShape) -> Any:
-    """A shape as transformers' config."""
     text, vision = shape.text, shape.vision
     rope = {"rope_type": "default", "mrope_section": [text.head_dim // 8, text.head_dim // 8, text.head_dim // 4]}
     texts = {
@@ -76,7 +75,6 @@ def config_of(shape: ModelShape) -> Any:
 
 
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
-    """A shape as transformers' model, with random weights in float32."""
     kinds = {
         "qwen2_vl": Qwen2VLForConditionalGeneration,
         "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,

@@ -75,8 +75,6 @@ class MemoryStore(MemorySource):
 
 @dataclass
 class Answers:
-    """verl's client, which gives one answer after the other."""
-
     answers: Sequence[TokenOutput | Exception]
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -98,8 +96,6 @@ def spoken(number: int, turn: Sequence[int] | Exception) -> TokenOutput | Except
 
 @dataclass(frozen=True)
 class Rollout:
-    """What verl gets, and what its server was asked."""
-
     outputs: list[AgentLoopOutput]
     server: Answers
 
@@ -159,12 +155,10 @@ def said(chat_format: ChatFormat, text: str) -> list[int]:
 
 
 def grey(index: int) -> np.ndarray:
-    """A grey frame's picture."""
     return np.full((28, 28, 3), index % 256, np.uint8)
 
 
 def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
-    """References to the images of an output's sequence."""
     refs: tuple[ImageRef, ...] = (output.multi_modal_data or {})[IMAGES].refs
     return refs
 
@@ -318,8 +312,6 @@ def with_pixels(request: dict[str, Any]) -> list[bool]:
 
 
 def generated(engine: VerlEngine, *frames: Frame, times: int = 1) -> Completion:
-    """The answer to a turn, the last of several."""
-
     async def ask() -> list[Completion]:
         return [await engine.generate(turn(*frames)) for _ in range(times)]
 

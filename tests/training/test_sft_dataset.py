@@ -59,8 +59,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
 
 @dataclass(frozen=True)
 class Setup:
-    """A system's laptop config with a checkpoint of its family."""
-
     config: DictConfig
     tokenizer: Any
     processor: Any
@@ -87,8 +85,6 @@ SetupOf = Callable[..., Setup]
 
 @pytest.fixture
 def setup_of(checkpoints: dict[str, Path]) -> SetupOf:
-    """A system's laptop config, with overrides."""
-
     def make(name: str = "videozoomer", *overrides: str) -> Setup:
         files = ["data.train_files=none", "model.path=none"]
         config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
@@ -276,7 +272,6 @@ def test_a_turn_that_was_cut_stays_cut(
 
 
 def answered(setup: Setup, qa: VideoQA) -> tuple[Record, list[list[int]]]:
-    """An oracle's episode, and the ids of its turns."""
     turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
     turns[-1].append(setup.eos)
     return Record(qa, rollout(setup, qa, turns)[0]), turns
@@ -370,7 +365,6 @@ def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) ->
 
 
 def learnt(setup: Setup, sample: dict[str, Any]) -> list[str]:
-    """The texts that a sample has loss on, one for each run."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
     runs = groupby(zip(ids, mask, strict=True), key=itemgetter(1))
     return [setup.chat_format.decode([token for token, _ in run]) for flag, run in runs if flag]
@@ -429,7 +423,6 @@ def test_tags_of_asides_and_tags_that_a_prefix_opens(
 
 
 def hiding(tag: str) -> tuple[str, str]:
-    """Overrides that hide the opening's images from a tag."""
     return f"agentic_video.sft.hidden=[[{tag},last,opening]]", "agentic_video.sft.hidden_probability=0.1"
 
 

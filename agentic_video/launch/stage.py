@@ -245,11 +245,8 @@ def total_steps(config: DictConfig, rows: int) -> int:
 def size_overrides(
     options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
 ) -> list[str]:
-    """Overrides with the machines and GPUs of a job, where the recipe's yaml can't know them.
-
-    Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
-    other models don't have for themselves.
-    """
+    """Overrides with the machines and GPUs of a job, where the recipe's yaml can't know them: of a stage that torchrun
+    starts, and of GRPO on this machine alone, whose trainer has the GPUs that rollouts and other models leave."""
     here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
     sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
     if options.stage in TORCHRUN and profile != "laptop":
@@ -379,10 +376,7 @@ def scorer_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """A reward worker where agent-loop workers would score their episodes themselves by the user's own code.
 
     That may take long, and all episodes of the worker would wait; and it may change the rows that it is handed, which
-    the other rollouts of a question share there.
-
-    Args:
-        overrides: Of the user; a count that they name is kept.
+    the other rollouts of a question share there. A count that the user's overrides name is kept.
     """
     own = (
         bool(config.agentic_video.reward.path)

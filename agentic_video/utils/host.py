@@ -198,7 +198,7 @@ def free_space(folder: Path, seconds: float) -> int | None:
     Raises:
         OSError: It refuses.
     """
-    return _within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
+    return within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
 
 
 def can_write(folder: Path, seconds: float) -> bool | None:
@@ -213,7 +213,7 @@ def can_write(folder: Path, seconds: float) -> bool | None:
         with tempfile.TemporaryFile(dir=_nearest(folder)):
             return True
 
-    return _within(seconds, write)
+    return within(seconds, write)
 
 
 def _nearest(folder: Path) -> Path:
@@ -221,8 +221,8 @@ def _nearest(folder: Path) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def _within(seconds: float, ask: Callable[[], T]) -> T | None:
-    """Ask a file system on a thread: a dead network disk never answers, which gives None."""
+def within(seconds: float, ask: Callable[[], T]) -> T | None:
+    """Call a function on a thread; None where it takes longer, as a dead network disk never answers."""
     answers: list[T | OSError] = []
 
     def run() -> None:

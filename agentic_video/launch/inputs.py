@@ -152,7 +152,8 @@ def check_inputs(
     """Check that the model and the files that are here can be used, and that the rows fill a batch."""
     resumed = str(OmegaConf.select(config, "trainer.resume_from_path"))
     # verl takes it as it is: without a home folder for ~
-    if not elsewhere and config.trainer.get("resume_mode") == "resume_path" and not os.path.isdir(resumed):
+    mode = OmegaConf.select(config, "trainer.resume_mode")
+    if not elsewhere and mode == "resume_path" and not os.path.isdir(resumed):
         raise SetupError(f"trainer.resume_from_path: {resumed}: no such folder")
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))

@@ -356,13 +356,8 @@ SERVED = {"base_url": "http://here/v1", "model": "one"}
     [
         ("videozoomer.VideoZoomer", {}, {}, None),
         ("videozoomer.VideoZoomer", {}, OPEN, "agentic_video.judge.base_url"),
-        ("longvt.LongVT", {}, OPEN, "agentic_video.judge.base_url"),
         ("eva.Eva", {}, {}, "agentic_video.verifier.base_url"),
-        ("eva.Eva", {"csv": False}, {}, None),
-        ("eva.Eva", {}, OPEN, None),  # by ROUGE
-        ("paravt.ParaVT", {}, OPEN, None),  # by its words
         ("videobrain.VideoBrain", {}, {"extra_info": {"class": "direct"}}, "agentic_video.judge.base_url"),
-        ("videobrain.VideoBrain", {"answer_match": "robust"}, {"extra_info": {"class": "direct"}}, None),
         ("videobrain.VideoBrain", {}, {}, "extra_info.class"),
         ("tests.launch.test_inputs.Renamed", {}, OPEN, "agentic_video.judge.base_url"),
     ],

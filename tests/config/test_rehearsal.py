@@ -22,7 +22,7 @@ NAMES = sorted(folder.name for folder in RECIPES.iterdir() if (folder / "config"
 def composed(recipe: Path, *overrides: str) -> dict[str, Any]:
     config = OmegaConf.to_container(compose_recipe(recipe, "cluster", overrides), resolve=False)
     assert isinstance(config, dict)
-    return dict(leaves(config))
+    return {key: value for key, value in leaves(config) if value != {}}
 
 
 def written(file: Path, folders: tuple[Path, ...]) -> set[str]:

@@ -19,6 +19,7 @@ from agentic_video.utils.host import count_gpus
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.source import DrawnSource
+from tests.families.processors import processor_of
 from tests.faulty_server import serve  # noqa: F401  (a fixture)
 from tests.utils.machines import machine  # noqa: F401  (a fixture)
 
@@ -116,7 +117,7 @@ def chat_format() -> ChatFormat:
     """A real tokenizer with Qwen2.5-VL's special tokens, small, and the real image processor."""
     text = Path(__file__).read_text(encoding="utf-8")
     processor = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
-    return ChatFormat(build_tokenizer([text]), processor)
+    return ChatFormat(build_tokenizer([text]), processor_of(processor))
 
 
 settings.register_profile("suite", deadline=None, derandomize=True)

@@ -17,7 +17,7 @@ PAGE = REPOSITORY / "docs" / "architecture.md"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("types", "utils"),
     ("video", "grounding"),
-    ("graders",),
+    ("graders", "families"),
     ("tools",),
     ("systems",),
     ("rollout",),

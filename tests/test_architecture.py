@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.families.registry import FAMILY_OF
 from agentic_video.systems.registry import SYSTEMS
 from tests import rooms
 
-TOYWORLD_USERS = {"toyworld", "launch", "commands"}
+TOYWORLD_USERS = {"toyworld", "commands"}
 """Beside tests and benchmarks."""
 NAMED_IN = ("systems/registry.py", "converters/")
 """Where code may name a published system, beside the system's own folder: the registry, and data sets of that name."""
+CLASSES = (r"\bQwen\d\w*VL\w+", r"\bGlm4\w*", r"\bInternVL\w+", r"\bGemma4\w*")
+"""Beginnings of transformers' and vLLM's classes of models."""
 
 
 def test_every_room_has_a_floor() -> None:
@@ -87,6 +90,17 @@ def test_a_system_is_named_in_its_folder_and_in_one_registry(name: str) -> None:
         for path in rooms.python_files()
         if not str(path.relative_to(rooms.PACKAGE)).startswith((f"systems/{name}/", *NAMED_IN))
         if name in words_of(path)
+    ]
+    assert elsewhere == []
+
+
+def test_a_family_is_named_in_its_room() -> None:
+    named = re.compile("|".join([*map(re.escape, FAMILY_OF), "smart_resize", re.escape("<|image_pad|>"), *CLASSES]))
+    elsewhere = [
+        f"{path.relative_to(rooms.PACKAGE)}: {found[0]}"
+        for path in rooms.python_files()
+        if path.relative_to(rooms.PACKAGE).parts[0] != "families"
+        if (found := named.search(path.read_text(encoding="utf-8")))
     ]
     assert elsewhere == []
 

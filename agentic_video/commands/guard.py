@@ -5,10 +5,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import INTERRUPTED, SetupError, one_line
 from agentic_video.utils.surroundings import prepare
+
+if TYPE_CHECKING:
+    from agentic_video.synthesis.jobs import JobReport
 
 REMEDIES = {
     errno.ENOSPC: "free some space",
@@ -47,6 +51,19 @@ def guarded(work: Callable[[], int], *, models: bool = True) -> int:
         return refused(f"{error}; set that variable, or the key itself: {error.full_key}=...")
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # a RowError is a ValueError
         return refused(str(error))
+
+
+def run_job(job: "Callable[[], JobReport]") -> int:
+    """Run a job and report its end; exit status 1 when something is missing, 2 when nothing could start."""
+
+    def work() -> int:
+        finished = job()
+        print(finished.text)
+        if finished.warning:
+            print(finished.warning, file=sys.stderr)
+        return int(not finished.complete)
+
+    return guarded(work)
 
 
 def plainly(work: Callable[[], int], resuming: str = "") -> int:

@@ -5,10 +5,11 @@
 VideoZoomer draws both for its cold-start data (Figure 7). No model is asked.
 """
 
-from agentic_video.synthesis.lengths import LengthOptions, lengths_text, measure_lengths
+from agentic_video.synthesis.inputs import CountOptions
+from agentic_video.synthesis.lengths import lengths_text, summarise
 
 
-def run(options: LengthOptions) -> int:
+def run(options: CountOptions) -> int:
     """Print the report; returns the exit status."""
-    print(lengths_text(measure_lengths(options)))
+    print(lengths_text(options.counted(summarise)))
     return 0

@@ -8,25 +8,21 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentic_video.commands.engine import TOY, choose_engine
-from agentic_video.commands.eval_options import EvalArguments, variant_of
 from agentic_video.commands.parsing import words_of
+from agentic_video.evaluation.options import EvalOptions, check_files, checkpoints_folder
 from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
-    from agentic_video.evaluation.options import Variant
     from agentic_video.evaluation.released import CheckpointPlan
-    from agentic_video.types.row import VideoQA
 
 TAIL_BYTES = 4_096
 """End of a process's messages that is searched for the reason of its failure."""
 
 
-def chosen(options: EvalArguments) -> "list[Checkpoint]":
+def chosen(options: EvalOptions) -> "list[Checkpoint]":
     """The checkpoints that the options name; none where they name a recipe."""
     from agentic_video.evaluation.checkpoints import checkpoints, named
 
@@ -45,12 +41,11 @@ def chosen(options: EvalArguments) -> "list[Checkpoint]":
     return found
 
 
-def evaluate_several(found: "Sequence[Checkpoint]", options: EvalArguments) -> int:
+def evaluate_several(found: "Sequence[Checkpoint]", options: EvalOptions) -> int:
     """Print the plan, evaluate the checkpoints in turn, and compare; exit status 0 when every row was played."""
     from agentic_video.datasets.rows import load_rows
     from agentic_video.evaluation.compare import EvalRun, read_run, write_comparison
-    from agentic_video.evaluation.options import check_files, checkpoints_folder
-    from agentic_video.evaluation.released import plan_text
+    from agentic_video.evaluation.released import plan_checkpoint, plan_text
     from agentic_video.evaluation.results import distinct
 
     if not options.data:
@@ -62,8 +57,8 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: EvalArguments) -> i
     rows = rows[: options.limit] if options.limit else rows
     benchmark = options.benchmark or options.data[0].stem
     out = (options.out or checkpoints_folder(benchmark)).resolve()
-    variant = variant_of(options)
-    stages = [_stage(checkpoint, out / checkpoint.name / variant.name, rows, variant, options) for checkpoint in found]
+    variant = options.variant.name
+    stages = [plan_checkpoint(checkpoint, out / checkpoint.name / variant, rows, options) for checkpoint in found]
     print(plan_text(stages, rows, benchmark), file=sys.stderr if not options.plan else sys.stdout)
     if options.plan:
         return 0
@@ -82,32 +77,7 @@ def evaluate_several(found: "Sequence[Checkpoint]", options: EvalArguments) -> i
     return int(not complete)
 
 
-def _stage(
-    checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", variant: "Variant", options: EvalArguments
-) -> "CheckpointPlan":
-    from agentic_video.evaluation.released import CheckpointPlan, plan_checkpoint
-    from agentic_video.utils.host import count_gpus
-
-    option = "--model" if options.model else f"checkpoint {checkpoint.name}:"
-    checkpoint = replace(checkpoint, model=options.model or checkpoint.model)
-    try:
-        engine = choose_engine(checkpoint.model, options.engine, count_gpus(), option)
-    except SetupError as error:
-        return CheckpointPlan(checkpoint, folder, len(rows), problem=str(error))
-    return plan_checkpoint(
-        checkpoint,
-        folder,
-        rows,
-        engine=engine,
-        option=option,
-        api_key_env=options.api_key_env,
-        profile=options.profile or ("laptop" if engine == TOY else "cluster"),
-        variant=variant,
-        overrides=options.overrides,
-    )
-
-
-def _play(stage: "CheckpointPlan", options: EvalArguments) -> tuple[int, str]:
+def _play(stage: "CheckpointPlan", options: EvalOptions) -> tuple[int, str]:
     """Evaluate one checkpoint in a process of its own, whose messages are passed on."""
     print(f"== {stage.checkpoint.name}", file=sys.stderr, flush=True)
     words = words_of(replace(options, checkpoint=stage.checkpoint.name, out=stage.folder))

@@ -6,10 +6,11 @@ The five templates are those of the paper's process-supervised data (appendix F.
 decides. No model is asked.
 """
 
-from agentic_video.synthesis.templates import TemplateOptions, count_templates, templates_text
+from agentic_video.synthesis.inputs import CountOptions
+from agentic_video.synthesis.templates import count_templates, templates_text
 
 
-def run(options: TemplateOptions) -> int:
+def run(options: CountOptions) -> int:
     """Print the report; returns the exit status."""
-    print(templates_text(count_templates(options)))
+    print(templates_text(options.counted(count_templates)))
     return 0

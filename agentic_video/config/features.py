@@ -8,11 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from agentic_video.config.unread import check_unread
+from agentic_video.families.registry import FAMILIES, family_in
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
 from agentic_video.utils.errors import SetupError, did_you_mean
@@ -57,9 +59,6 @@ MODEL = "actor_rollout_ref.model"
 VERL_LOOPS = ("single_turn_agent", "tool_agent")
 """verl's own agent loops, which don't know a row's video."""
 MANAGER = "agentic_video.training.loop.agent_loop_manager.VideoAgentLoopManager"
-
-IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
-"""A module without adapters, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
 
 PROCESSOR_KEYS = frozenset(
     (
@@ -420,7 +419,8 @@ def _check_lora(get: Get) -> None:
     key = f"{MODEL}.exclude_modules"
     pattern = excluded if isinstance(excluded := get(key), str) else ""
     try:
-        spared = re.fullmatch(pattern, IN_THE_VISION_TOWER)
+        family = family_in(Path(str(get(f"{MODEL}.path"))))
+        spared = any(re.fullmatch(pattern, known.tower_layer) for known in ([family] if family else FAMILIES))
     except re.error as error:
         raise _refusal(key, f"{pattern}: no regular expression ({error})") from None
     if not spared and get(f"{MODEL}.target_modules") == "all-linear":

@@ -95,16 +95,12 @@ class Fields:
     """A published row: its fields by name, each read with a check that names file, row and field.
 
     Args:
-        where: File and row.
         key: The row's key, where the file is one object.
         prefix: Path of this object within the row, e.g. ``qa[2].``.
         number: The row's number within its file, or the object's within its list, from 0.
 
     Attributes:
         extra: The split's other file, by video id.
-
-    Raises:
-        RowError: The row is no object.
     """
 
     extra: Mapping[str, Any] = {}

@@ -163,11 +163,7 @@ def is_letter(text: str) -> bool:
 
 
 def from_letter(value: Any, options: Sequence[str]) -> str:
-    """The letter that "B", "b", "(B)", "B." or "B. its text" names, ``<answer>`` tags around it or not.
-
-    Raises:
-        ChoiceError: It names no option, or the text after the letter is another option's.
-    """
+    """The letter that "B", "b", "(B)", "B." or "B. its text" names, ``<answer>`` tags around it or not."""
     text = in_tags(value) if isinstance(value, str) else ""
     alone = re.fullmatch(r"[(\[]?([A-Za-z])[)\].:]*", text)
     with_text = re.fullmatch(r"[(\[]?([A-Z])(?:[)\].:]+\s*|\s+)(.+)", text, re.DOTALL)
@@ -181,11 +177,7 @@ def from_letter(value: Any, options: Sequence[str]) -> str:
 
 
 def from_text(value: Any, options: Sequence[str]) -> str:
-    """The letter of the one option with this text, up to case, white space and a final dot.
-
-    Raises:
-        ChoiceError: No option or several have it.
-    """
+    """The letter of the one option with this text, up to case, white space and a final dot."""
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     named = [letter for letter, option in zip(LETTERS, options, strict=False) if option == text]
     if text and not named:
@@ -199,11 +191,7 @@ def from_text(value: Any, options: Sequence[str]) -> str:
 
 
 def from_index(value: Any, options: Sequence[str]) -> str:
-    """The letter of option ``value``, counted from 0; also a number written as text ("2") or as 2.0.
-
-    Raises:
-        ChoiceError: There is no such option.
-    """
+    """The letter of option ``value``, counted from 0; also a number written as text ("2") or as 2.0."""
     try:
         index = -1 if isinstance(value, bool) else int(float(value)) if float(value) == int(float(value)) else -1
     except (TypeError, ValueError, OverflowError):

@@ -52,9 +52,6 @@ def sah_ratio(in_accuracy: float, out_accuracy: float) -> float:
 
     ``(out - in) / (1 - in)`` (ELV-Halluc; EVA section 6.4). Lower is better; it is negative where the foreign captions
     are the harder ones, and 0 where there is no in-video failure.
-
-    Raises:
-        ValueError: An accuracy is not within 0 .. 1.
     """
     if not (0 <= in_accuracy <= 1 and 0 <= out_accuracy <= 1):
         raise ValueError(f"accuracies must be within 0 .. 1, got {in_accuracy} and {out_accuracy}")
@@ -67,9 +64,6 @@ def hallucination_scores(answers: Iterable[tuple[str, str, bool]]) -> Hallucinat
     Args:
         answers: For each question its ``extra_info.triplet``, its ``extra_info.caption_type`` and whether it was
             answered rightly. Triplets of which a question is missing don't count.
-
-    Raises:
-        ValueError: No triplet is complete, or a question is there twice.
     """
     triplets: dict[str, dict[str, bool]] = defaultdict(dict)
     for triplet, kind, right in answers:

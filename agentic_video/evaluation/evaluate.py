@@ -158,12 +158,12 @@ class Evaluation:
 
         A judge is its model, wherever that runs.
         """
-        model = self.options.model.model
+        model = self.model.model
         return {
             "data": [str(path.resolve()) for path in self.options.data],
             "benchmark": self.options.benchmark_name,
             "model": model,
-            "model_name": self.model.chat.model or self.options.model.model_name or None,
+            "model_name": self.model.chat.model or self.options.model_name or None,
             "model_root": self.root or None,
             "model_content": checkpoint_digest(model) or None,
             "engine": self.model.engine,
@@ -184,7 +184,7 @@ class Evaluation:
     def identity_at(self, value: int) -> dict[str, Any] | None:
         """The identity of another value of the sweep; None for a value that the system can't have."""
         assert self.options.sweep is not None
-        options = replace(self.options, sweep=replace(self.options.sweep, values=(value,)))
+        options = replace(self.options, sweep=(self.options.sweep[0], str(value)))
         try:
             (part,) = parts_of(options, self.settings.system, self.limits, tiny=_tiny(self.model))
         except SetupError:
@@ -245,7 +245,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     needing_judge = judged_rows(evaluation.rows, parts[0].system)
     if not all(same_settings(read_settings(part.folder), evaluation.identity(part)) for part in parts):
         # before a folder is made; what is finished is reported without them
-        require_model(options.model, name_option="--model-name")
+        require_model(options.spec, name_option="--model-name")
         require_encoder(evaluation.retrieval)
         if evaluation.judge is not None and needing_judge:
             require_judge(evaluation.settings)
@@ -266,7 +266,7 @@ def draw_sweep(evaluation: Evaluation, results: Sequence[PartResult]) -> None:
     """Draw a sweep's picture; a baseline's sweep of frames also reports how many frames the questions need."""
     options = evaluation.options
     assert options.sweep is not None
-    kind, benchmark = options.sweep.kind, options.benchmark_name
+    kind, benchmark = options.sweep[0], options.benchmark_name
     picture = options.folder / f"sweep-{kind}.png"
     curves = read_curves(options.folder, kind, options.variant.curve, evaluation.identity_at)
     asked = results[0].figures["asked"]
@@ -320,18 +320,19 @@ def evaluate_parts(evaluation: Evaluation, parts: Sequence[Part], engine: LocalE
 
 def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     """Read the config and the rows; nothing is loaded yet."""
-    if not options.model.model or not options.data:
+    if not options.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
     check_files(options.data, "--data")
-    if options.model.engine not in SERVED and not _holds(options.folder, options.model.model):
-        require_model(options.model)  # a model that isn't there is reported before other mistakes
-    make_importable(options.recipe)
-    config = compose_recipe(options.recipe, options.profile, options.overrides)
+    chosen = options.spec
+    if chosen.engine not in SERVED and not _holds(options.folder, options.model):
+        require_model(chosen)  # a model that isn't there is reported before other mistakes
+    make_importable(options.recipe_folder())
+    config = compose_recipe(options.recipe_folder(), options.profile_of(chosen.engine), options.overrides)
     settings, limits = settings_of(config), limits_of(config)
     if options.variant.kind != "baseline":
-        check_taught(options.model.model, settings.system)
+        check_taught(options.model, settings.system)
     rows, excluded = read_rows(options)
-    model = model_spec(options.model, config)
+    model = model_spec(chosen, config)
     parts = parts_of(options, settings.system, limits, tiny=_tiny(model))
     clips = any(shows_clips(part.system) for part in parts)
     if clips and not backend_class(model.engine).takes_clips:
@@ -339,9 +340,9 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
     check_pictures(model, settings.system)
     root = ""
-    if options.model.engine in SERVED:
+    if chosen.engine in SERVED:
         try:
-            listed = list_models(options.model.model, options.model.api_key_env, timeout=10.0)
+            listed = list_models(options.model, options.api_key_env, timeout=10.0)
             root = listed.roots.get(model.chat.model, "")
         except SetupError:  # nothing may be left to play; else it is reported when the model is needed
             pass
@@ -377,7 +378,7 @@ def read_rows(options: EvalOptions) -> tuple[list[VideoQA], list[ExcludedRow]]:
     excluded = [*(excluded_row(problem, raw.get(problem.where)) for problem in problems), *repeated]
     for line in reported(excluded, "row"):
         print(line, file=sys.stderr)
-    if 0 < options.limit < len(rows):
+    if options.limit and options.limit < len(rows):
         rows, excluded = rows[: options.limit], [replace(row, asked=False) for row in excluded]
     return rows, excluded
 
@@ -400,17 +401,18 @@ def _holds(folder: Path, model: str) -> bool:
 def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny: bool) -> list[Part]:
     """The evaluations that the options ask for, given the recipe's system and limits."""
     system, title = variant_of(system, options.variant, tiny=tiny)
-    if options.sweep is None:
+    sweep = options.swept
+    if sweep is None:
         return [Part(options.folder, title, system, fit_limits(system, limits))]
-    kind = options.sweep.kind
-    if kind == "frames" and options.sweep.values[0] < 1 and options.variant.kind != "baseline":
+    kind = sweep.kind
+    if kind == "frames" and sweep.values[0] < 1 and options.variant.kind != "baseline":
         raise SetupError("--sweep frames 0: only --baseline asks without frames", key="--sweep")
     if kind == "calls" and options.variant.kind == "no-tools":
         raise SetupError(
             "--sweep calls: --no-tools makes no calls; leave one of them out (calls 0 is --no-tools)", key="--sweep"
         )
     parts = []
-    for value in options.sweep.values:
+    for value in sweep.values:
         changed = swept(system, kind, value)
         folder = options.folder / folder_name(kind, options.variant.curve, value)
         parts.append(Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
@@ -453,7 +455,7 @@ def regrade(plan: EvalPlan, state: EvalProgress, engine: LocalEngine) -> list[Fa
 def play_missing(evaluation: Evaluation, plan: EvalPlan, state: EvalProgress, engine: LocalEngine) -> None:
     """Play the missing questions, with a progress bar."""
     first = FirstViews(evaluation.rows, state.played)
-    require_model(evaluation.options.model)
+    require_model(evaluation.options.spec)
     require_encoder(evaluation.retrieval)
     if evaluation.shards == 1:
         engine.load(plan)

@@ -1,18 +1,23 @@
-"""Options of an evaluation, checked before anything is loaded."""
+"""Options of ``agentic-video eval``."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from agentic_video.config.compose import check_recipe
-from agentic_video.config.overrides import check_overrides
-from agentic_video.evaluation.model import ModelOptions
+from pydantic import Field, PositiveInt
+from tyro.conf import UseAppendAction
+
+from agentic_video.evaluation.engine import EngineOptions, RecipeOptions
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.utils.environment import output_folder
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.option_types import ModelName, OutputFolder, Overrides
 from agentic_video.video.sampling import MAX_COUNT
+
+if TYPE_CHECKING:
+    from agentic_video.evaluation.model import ModelOptions
 
 PLAIN = "baseline"
 """The baseline's prompt that asks for the answer alone."""
@@ -69,30 +74,66 @@ def read_sweep(kind: str, text: str) -> Sweep:
     return Sweep(kind, tuple(values))
 
 
-@dataclass(frozen=True)
-class EvalOptions:
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(EngineOptions, RecipeOptions):
     """An evaluation."""
 
-    recipe: Path  # folder, resolved
-    model: ModelOptions
-    data: tuple[Path, ...]  # files of rows
-    profile: str = "cluster"  # of the recipe: laptop or cluster
-    variant: Variant = Variant()
-    sweep: Sweep | None = None
-    benchmark: str = ""  # name for the report and for published numbers; empty takes the first file's
-    out: Path | None = None  # folder of the evaluation; None takes one below the folder of all outputs
-    limit: int = 0  # only so many rows; 0 takes all
-    concurrency: int = 32  # episodes at a time, in each shard
-    shards: int | None = None  # processes, each with its own engine; None: one for each GPU, or group of GPUs
-    overrides: tuple[str, ...] = ()  # Hydra overrides of the recipe's config
-    checkpoint: str = ""  # name of the released checkpoint that plays
+    checkpoint: str = ""
+    """a released checkpoint by name, instead of --system and --model; several with commas in between, or all: one after
+    the other, then a comparison"""
+    checkpoints: UseAppendAction[tuple[Path, ...]] = ()
+    """yaml file with more checkpoints, as agentic_video/evaluation/checkpoints.yaml has them; may be repeated"""
+    plan: bool = False
+    """with --checkpoint, print what it takes, and stop"""
+    model: ModelName = ""
+    """folder of a checkpoint, its name on the hub, or address of an OpenAI-compatible server (http://host:8000/v1)
+    (default: MODEL_PATH, else the tiny model of the laptop profile; with --baseline its base model)"""
+    model_name: str = ""
+    """name of the model on the server, where it has several"""
+    data: UseAppendAction[tuple[Path, ...]] = ()
+    """parquet or jsonl file of rows; may be repeated (default: the synthetic held-out rows, in the laptop profile)"""
+    benchmark: str = ""
+    """name for the report, by which published numbers go, e.g. mlvu_dev (default: the first file's name)"""
+    out: OutputFolder | None = None
+    """folder of the evaluation (default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs)"""
+    no_tools: bool = False
+    """the same overview, and one turn, which must answer"""
+    baseline: PositiveInt | None = None
+    """N uniform frames and the question, instead of the system"""
+    baseline_prompt: str = ""
+    """the baseline's prompt: baseline (the answer alone), baseline_cot (a chain of thought before it), or a custom file
+    (default: baseline)"""
+    sweep: tuple[str, str] | None = None
+    """KIND VALUES: evaluate once for each value: frames 8,16,32 or calls 0,1,2,4"""
+    seed: Annotated[int, Field(ge=-1)] = 0
+    """of sampling; -1 sends none, for servers that refuse it"""
+    limit: PositiveInt | None = None
+    """only the first N rows (default: all)"""
+    concurrency: PositiveInt = 32
+    """episodes at a time, in each shard"""
+    shards: PositiveInt | None = None
+    """parallel processes, each with its own engine (default: one for each GPU, or each group of them that tensor
+    parallelism needs)"""
+    overrides: Overrides = ()
 
-    def __post_init__(self) -> None:
-        check_overrides(self.overrides)
-        for name, number in (("concurrency", self.concurrency), ("shards", self.shards)):
-            if number is not None and number < 1:
-                raise SetupError(f"--{name} must be at least 1", key=f"--{name}")
-        check_recipe(self.recipe)
+    @property
+    def variant(self) -> Variant:
+        """The agent, the agent without tools, or the baseline."""
+        if self.baseline is not None:
+            return Variant("baseline", self.baseline, self.baseline_prompt or PLAIN)
+        if self.baseline_prompt:
+            raise SetupError("--baseline-prompt is for --baseline N", key="--baseline-prompt")
+        return Variant("no-tools" if self.no_tools else "agent")
+
+    @property
+    def swept(self) -> Sweep | None:
+        """The sweep, if there is one."""
+        return read_sweep(*self.sweep) if self.sweep else None
+
+    @property
+    def spec(self) -> "ModelOptions":
+        """The model with the engine that suits it."""
+        return self.model_options(self.model, self.model_name, seed=self.seed, concurrency=self.concurrency)
 
     @property
     def benchmark_name(self) -> str:
@@ -107,7 +148,7 @@ class EvalOptions:
         below = "sweep" if self.sweep else self.variant.name
         if self.checkpoint:  # several may share a recipe
             return checkpoints_folder(self.benchmark_name) / self.checkpoint / below
-        return output_folder(os.environ) / f"{self.recipe.name}-eval" / self.benchmark_name / below
+        return output_folder(os.environ) / f"{self.recipe_folder().name}-eval" / self.benchmark_name / below
 
 
 def checkpoints_folder(benchmark: str) -> Path:

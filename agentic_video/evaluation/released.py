@@ -1,7 +1,7 @@
 """Plans of evaluating several released checkpoints: their cost, before anything starts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hydra.errors import HydraException
@@ -12,8 +12,8 @@ from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.checkpoints import Checkpoint
 from agentic_video.evaluation.context import require_encoder
 from agentic_video.evaluation.evaluate import variant_of
-from agentic_video.evaluation.model import ModelOptions, require_model
-from agentic_video.evaluation.options import Variant
+from agentic_video.evaluation.model import require_model
+from agentic_video.evaluation.options import EvalOptions
 from agentic_video.evaluation.plan import fit_limits
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.evaluation.tables import table
@@ -36,24 +36,19 @@ class CheckpointPlan:
 
 
 def plan_checkpoint(
-    checkpoint: Checkpoint,
-    folder: Path,
-    rows: Sequence[VideoQA],
-    *,
-    engine: str,
-    profile: str,
-    variant: Variant,
-    overrides: Sequence[str] = (),
-    option: str = "--model",
-    api_key_env: str = ModelOptions.api_key_env,
+    checkpoint: Checkpoint, folder: Path, rows: Sequence[VideoQA], options: EvalOptions
 ) -> CheckpointPlan:
-    """Plan a checkpoint's evaluation; ``overrides`` come after the checkpoint's own."""
+    """Plan a checkpoint's evaluation; the overrides of the options come after the checkpoint's own."""
+    option, variant = "--model" if options.model else f"checkpoint {checkpoint.name}:", options.variant
+    checkpoint = replace(checkpoint, model=options.model or checkpoint.model)
     try:
+        model = options.model_options(checkpoint.model, seed=options.seed, concurrency=1, option=option)
         recipe = recipe_at(checkpoint.recipe)
         make_importable(recipe)
-        config = compose_recipe(recipe, profile, [*checkpoint.overrides, *overrides])
+        overrides = [*checkpoint.overrides, *options.overrides]
+        config = compose_recipe(recipe, options.profile_of(model.engine), overrides)
         settings = settings_of(config)
-        require_model(ModelOptions(checkpoint.model, engine, api_key_env=api_key_env), option)
+        require_model(model, option)
         if variant.kind != "baseline":  # which finds no frames by text
             require_encoder(settings.retrieval)
     except (SetupError, HydraException, OmegaConfBaseException, ValueError) as error:

@@ -52,29 +52,10 @@ _BEFORE_LETTER = " ,:;-/(["
 _AROUND_LETTER = " .,:;!?\"')]}|"
 _EDGES = " .,:;!?\"'"
 _SMALL_NUMBERS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
 )
-_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_SMALL_NUMBERS)}
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_SMALL_NUMBERS.split())}
 # A number with its sign; a word; any other sign that can carry meaning (50 %, C++).
 _TOKEN = re.compile(r"(?<!\w)-?(?:\d{1,3}(?:,\d{3}(?!\d))+|\d+)(?:\.\d+)?|\w+|[^\w\s.,:;!?\"'()\[\]{}-]")
 _ARTICLES = re.compile(r"(?<!\S)(?:a|[Tt]he|[Aa]n)(?= \w)")
@@ -330,7 +311,6 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "leading_letter": lambda prediction, qa: match_leading_letter(prediction, qa.answer),
     "marked_letter": lambda prediction, qa: match_marked_letter(prediction, qa.answer),
 }
-
 
 _READ_WHOLE: tuple[MatchRule, ...] = ("one_letter", "last_letter")
 

@@ -40,9 +40,6 @@ def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_
     Redirects aren't followed: they would carry the key elsewhere. Replies come without compression, so that
     they are no larger in memory than on the wire. Other replies fail as :class:`RefusedReply`, which may be the cause
     of the client's own error. A server of this machine or of its network is asked without a proxy.
-
-    Raises:
-        SetupError: The proxy that environment variables name can't be used.
     """
     proxy = proxy_for(base_url)
     if proxy and (problem := proxy_problem(proxy)):

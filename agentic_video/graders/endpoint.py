@@ -58,9 +58,7 @@ class EndpointConfig:
     Attributes:
         base_url: Of an OpenAI-compatible server, e.g. ``http://host:8000/v1``. Empty: the reward model that verl
             serves (``reward.reward_model.enable``); where there is none either, there is no such model.
-        model: Name of the model on that server.
         api_key_env: Environment variable that holds the key; your own server needs none.
-        timeout: Seconds for one request.
         max_retries: Retries after a failed or unreadable reply.
         retry_wait: Seconds before the first retry; doubled each time, at most 30. A server's ``Retry-After`` can make
             the pause longer, up to the same bound.
@@ -115,9 +113,6 @@ class Endpoint:
 
         Args:
             read: Reads the stripped text; raises :class:`UnreadableReply` where it isn't of the requested form.
-
-        Raises:
-            EndpointError: As :meth:`complete`.
         """
         return await self.complete(messages, lambda reply: read(text_of(reply).strip()))
 
@@ -148,11 +143,7 @@ class Endpoint:
         return await self.post("/chat/completions", body, lambda reply: read(_first_choice(reply)))
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Post to another path of the server, with the model's name added, as often as :meth:`complete`.
-
-        Raises:
-            EndpointError: As :meth:`complete`.
-        """
+        """Post to another path of the server, with the model's name added, as often as :meth:`complete`."""
         client = self._connect()
         tries = 0
 

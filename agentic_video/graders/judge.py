@@ -65,9 +65,6 @@ class Judge:
     async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
         """Grade ``candidate`` against ``reference``: ``binary`` 0 or 1, ``half`` also 0.5 (LongVT's), ``unit`` any
         number between.
-
-        Raises:
-            EndpointError: No readable grade after all retries, or no judge is configured.
         """
 
         def read(reply: str) -> float:

@@ -65,7 +65,6 @@ def average_precision(predicted: Sequence[Interval], gold: Sequence[Interval], t
     Args:
         predicted: The surest first; those beyond ``MAX_PREDICTED`` don't count.
         gold: The windows; without one the result is 0.
-        threshold: Least IoU of a hit.
     """
     free = set(range(len(gold)))
     precisions: list[float] = []  # at each hit

@@ -15,12 +15,12 @@ from agentic_video.config.overrides import parse_overrides, quoted
 from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, distinct
+from agentic_video.families.registry import UnknownFamilyError, family_of
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
-from agentic_video.planning.shapes import FAMILIES
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.needs import Grader, check_needs
 from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
@@ -277,9 +277,10 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
 
 def _check_family(config: Path, named: str) -> None:
     """Check that a model is of a family that can be trained."""
-    kind = _json_of(config, named).get("model_type")
-    if kind not in FAMILIES:
-        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
+    try:
+        family_of(str(_json_of(config, named).get("model_type")))
+    except UnknownFamilyError as error:
+        raise SetupError(f"{named}: {error}") from error
 
 
 def _json_of(file: Path, named: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from agentic_video.config.overrides import quoted
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage, config_name
 from agentic_video.launch.process import stop_with_launcher
-from agentic_video.toyworld.named_files import named_files
+from agentic_video.systems.prompts import named_files
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import can_write, few_threads
@@ -26,9 +26,9 @@ from agentic_video.utils.workdir import write_whole
 
 BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",
-    "sft": "agentic_video.toyworld.demonstrate",
-    "kto": "agentic_video.toyworld.preferences",
-    "rft": "agentic_video.toyworld.demonstrate",
+    "sft": "agentic_video.toyworld.build.demonstrate",
+    "kto": "agentic_video.toyworld.build.preferences",
+    "rft": "agentic_video.toyworld.build.demonstrate",
 }
 """Programs that build each stage's synthetic data and the model that it starts from."""
 CACHE_SECONDS = 20.0

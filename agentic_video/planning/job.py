@@ -5,23 +5,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.typed import dataclass_from
+from agentic_video.families.base import ProcessorRules
 from agentic_video.planning.memory import BF16, FP32, Head, Precision
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import ModelShape, shape_of
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.units import GIB
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.store_config import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
-FSDP_SIZE = f"{ACTOR}.fsdp_config.fsdp_size"
+FSDP = f"{ACTOR}.fsdp_config"
+FSDP_SIZE = f"{FSDP}.fsdp_size"
 REFERENCE_FSDP_SIZE = "actor_rollout_ref.ref.fsdp_config.fsdp_size"
 BLOCK = "agentic_video.plan"
 PICTURE_CACHE = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_cache_gb"
@@ -61,13 +62,9 @@ class Episode:
 
     Attributes:
         model: Published model of the plan if no folder is named.
-        overview_frames: Frames of the first view.
-        frames: Frames in all, those of calls included.
-        width: Width of a frame in pixels.
-        height: Height of a frame in pixels.
+        frames: Those of calls included.
         text_tokens: Tokens that aren't visual: prompt, question, generated text, tool replies.
         said_tokens: The generated ones among these.
-        turns: Generations.
     """
 
     model: str
@@ -111,14 +108,10 @@ class Sizes:
         gpus: GPUs of the trainer.
         ulysses: GPUs that share a sequence.
         micro_tokens: Tokens of a micro-batch on one GPU, by key, where micro-batches are filled by tokens.
-        longest: Tokens of the longest sequence.
         tensor: GPUs of an engine.
         data: Data-parallel engines of a server.
-        questions: Questions of a step.
-        mini_batch: Questions of an update.
-        rollouts: Rollouts of a question.
         heads: Attention heads of the model; 0 if unknown.
-        fsdp_size: GPUs that share the trained model; -1 for all.
+        fsdp_size: -1 for all.
         playing: More GPUs that only play episodes.
     """
 
@@ -137,51 +130,36 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Key:
+    """Config key of a field of :class:`RunSpec`; without a default it must be set."""
+
+    name: str
+    default: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """A run in numbers.
+    """A run in numbers: those with a :class:`Key` as they are configured.
 
     Attributes:
-        episode: Assumptions about a typical episode.
         sizes: Those of these numbers that must go together, as configured.
         micro_tokens: Tokens of a micro-batch on one GPU.
-        prompt: Most tokens of the opening.
+        micro_batch: Sequences of a micro-batch; 0 if it is filled by tokens.
         longest: Tokens of the longest sequence.
-        ulysses: GPUs that share a sequence.
-        checkpointed: Gradient checkpointing.
-        deferred: Gradients stay unsharded until a mini-batch's last micro-batch.
-        streamed: ``offload_policy``: weights, gradients and optimizer live in main memory; layers come as they run.
-        param_offload: Weights leave the GPU between updates.
-        optimizer_offload: The optimizer's state does.
         reference: A separate reference model (not with LoRA).
         passes: Passes of the trainer over a step's sequences.
-        tensor_parallel: GPUs of an engine.
-        utilization: Share of a GPU that an engine may take.
         model_len: Longest sequence of an engine.
-        sequences: Most sequences that an engine runs at a time.
-        batched_tokens: Most tokens of an engine's forward pass.
-        eager: Engines have no CUDA graphs.
         sleeps: Engines free their memory while the model trains.
         adapters_served: Engines get LoRA adapters next to the weights, not merged weights.
         bucket_bytes: Bytes of weights handed to an engine at a time.
         picture_cache: Bytes of processed pictures that each engine keeps.
-        questions: Questions of a step.
-        mini_batch: Questions of an update.
-        rollouts: Rollouts of a question.
-        surplus: Groups are drawn beyond the batch (dynamic sampling).
-        workers: Agent-loop workers.
         store_bytes: Bytes of frames in each node's store.
         decode_bytes: Most bytes of its decoders.
         decoders: Decoding threads of each node.
         clips: Frames are shown as video: two of them cost as many tokens and patches as one image.
-        fsdp_size: GPUs that share the trained model's weights, gradients and optimizer; -1 for all.
-        reference_fsdp_size: GPUs that share the reference model's weights; -1 for all.
         pool: GPUs that only play episodes (``separate_async``), if any.
         ahead: Batches played ahead of the trained one.
         copies: Copies of the weights in main memory for old log-probabilities (``separate_async``).
-        prefix_cached: Engines keep a sequence's start for its next turn and the rest of its group.
-        micro_batch: Sequences of a micro-batch; 0 if it is filled by tokens.
-        data_parallel: Engines of a server, each with the whole model.
-        rules: Sizes of frames that the model's processor keeps.
     """
 
     shape: ModelShape
@@ -191,44 +169,50 @@ class RunSpec:
     sizes: Sizes
     precision: Precision
     head: Head
+
+    prompt: Annotated[int, Key("data.max_prompt_length")]
+    questions: Annotated[int, Key("data.train_batch_size")]
+    rollouts: Annotated[int, Key(f"{ROLLOUT}.n")]
+    surplus: Annotated[bool, Key("algorithm.filter_groups.enable")]
+
+    checkpointed: Annotated[bool, Key(f"{MODEL}.enable_gradient_checkpointing")]
+    mini_batch: Annotated[int, Key(f"{ACTOR}.ppo_mini_batch_size")]
+    ulysses: Annotated[int, Key(f"{ACTOR}.ulysses_sequence_parallel_size")]
+    deferred: Annotated[bool, Key(f"{FSDP}.use_no_sync_for_gradient_accumulation")]
+    """Gradients stay unsharded until a mini-batch's last micro-batch."""
+    streamed: Annotated[bool, Key(f"{FSDP}.offload_policy")]
+    """Weights, gradients and optimizer live in main memory; layers come as they run."""
+    param_offload: Annotated[bool, Key(f"{FSDP}.param_offload")]
+    optimizer_offload: Annotated[bool, Key(f"{FSDP}.optimizer_offload")]
+    fsdp_size: Annotated[int, Key(FSDP_SIZE)]
+    reference_fsdp_size: Annotated[int, Key(REFERENCE_FSDP_SIZE)]
+
+    tensor_parallel: Annotated[int, Key(f"{ROLLOUT}.tensor_model_parallel_size")]
+    data_parallel: Annotated[int, Key(f"{ROLLOUT}.data_parallel_size")]
+    utilization: Annotated[float, Key(f"{ROLLOUT}.gpu_memory_utilization")]
+    sequences: Annotated[int, Key(f"{ROLLOUT}.max_num_seqs")]
+    batched_tokens: Annotated[int, Key(f"{ROLLOUT}.max_num_batched_tokens")]
+    eager: Annotated[bool, Key(f"{ROLLOUT}.enforce_eager")]
+    prefix_cached: Annotated[bool, Key(f"{ROLLOUT}.enable_prefix_caching", True)]
+    workers: Annotated[int, Key(f"{ROLLOUT}.agent.num_workers")]
+
     micro_tokens: int
-    prompt: int
+    micro_batch: int
     longest: int
-    ulysses: int
-    checkpointed: bool
-    deferred: bool
-    streamed: bool
-    param_offload: bool
-    optimizer_offload: bool
     reference: bool
     passes: int
-    tensor_parallel: int
-    utilization: float
     model_len: int
-    sequences: int
-    batched_tokens: int
-    eager: bool
     sleeps: bool
     adapters_served: bool
     bucket_bytes: int
     picture_cache: int
-    questions: int
-    mini_batch: int
-    rollouts: int
-    surplus: bool
-    workers: int
     store_bytes: int
     decode_bytes: int
     decoders: int
-    clips: bool = False
-    fsdp_size: int = -1
-    reference_fsdp_size: int = -1
-    pool: Machines | None = None
-    ahead: float = 0.0
-    copies: int = 0
-    prefix_cached: bool = True
-    micro_batch: int = 0
-    data_parallel: int = 1
+    clips: bool
+    pool: Machines | None
+    ahead: float
+    copies: int
 
     @property
     def shards(self) -> int:
@@ -319,11 +303,7 @@ def shards_of(fsdp_size: int, gpus: int) -> int:
 
 
 def check_counts(config: DictConfig) -> None:
-    """Check the numbers that a plan needs.
-
-    Raises:
-        SetupError: One makes no sense; names the key.
-    """
+    """Check the numbers that a plan needs."""
     read = _ConfigReader(config)
     for key in COUNTS:
         read.count(key)
@@ -342,11 +322,7 @@ def check_counts(config: DictConfig) -> None:
 
 
 def check_share(config: DictConfig) -> None:
-    """Check the share of a GPU that engines may take.
-
-    Raises:
-        SetupError: It isn't above 0 and at most 1.
-    """
+    """Check the share of a GPU that engines may take."""
     share = _ConfigReader(config).number(f"{ROLLOUT}.gpu_memory_utilization", 0)
     if not 0 < share <= 1:
         raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share:g}")
@@ -364,14 +340,7 @@ def gpus_beside(config: DictConfig) -> dict[str, int]:
 
 
 def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
-    """(GPUs of the trainer, GPUs that only play episodes) of a run.
-
-    Args:
-        in_all: GPUs of both; None takes the config's.
-
-    Raises:
-        SetupError: None are left for the trainer, or a count makes no sense.
-    """
+    """(GPUs of the trainer, GPUs that only play episodes) of a run, which has the config's number or ``in_all``."""
     read = _ConfigReader(config)
     trainer = read.count("trainer.nnodes") * read.count("trainer.n_gpus_per_node")
     if read("trainer.v1.trainer_mode") == TRAINER_MODES["separate_async"]:
@@ -389,13 +358,7 @@ def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
 
 
 def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | None = None) -> Sizes:
-    """The sizes of a GRPO run.
-
-    Args:
-        longest: Tokens of its longest sequence.
-        heads: Attention heads of its model; 0 if unknown.
-        gpus: GPUs of the trainer; None takes the config's.
-    """
+    """The sizes of a GRPO run, whose trainer has the config's number of GPUs or ``gpus``."""
     part, trainer = config.actor_rollout_ref, config.trainer
     budgets = (
         (ACTOR, part.actor, "use_dynamic_bsz", "ppo_max_token_len_per_gpu"),
@@ -430,31 +393,28 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> RunSpec:
     """Read a GRPO run's config.
 
     Args:
-        config: Composed; unset environment variables are allowed where the plan doesn't need them.
+        config: Unset environment variables are allowed where the plan doesn't need them.
         machines: Machines of the trainer. GPUs that only play episodes are the config's, of the same kind.
         model: Folder or name of the model; by default the config's folder if there is one, else the recipe's published
             model.
-
-    Raises:
-        SetupError: A needed value is missing or makes no sense; names the key.
     """
     check_counts(config)
     read = _ConfigReader(config)
     episode = _episode(read)
     path = str(read.get(f"{MODEL}.path", ""))
-    named = model or (path if _is_folder(path) else "") or episode.model
+    is_folder = bool(path) and (Path(path).expanduser() / "config.json").is_file()
+    named = model or (path if is_folder else "") or episode.model
     shape = shape_of(named)
     pool = None
     if alone := gpus_of(config, None)[1]:
         pool = replace(machines, gpus=alone, per_node=min(alone, read.count(f"{ROLLOUT}.n_gpus_per_node")))
-    fsdp = f"{ACTOR}.fsdp_config"
-    sequence = int(read("data.max_prompt_length")) + int(read("data.max_response_length"))
+    configured = read.fields()
+    sequence = configured["prompt"] + int(read("data.max_response_length"))
     dynamic = bool(read(f"{ACTOR}.use_dynamic_bsz"))
     rank = int(read(f"{MODEL}.lora_rank"))
     use_kl = bool(read(f"{ACTOR}.use_kl_loss")) or bool(read("algorithm.use_kl_in_reward"))
     micro = 0 if dynamic else int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
-    ulysses = int(read(f"{ACTOR}.ulysses_sequence_parallel_size"))
-    tokens = int(read(f"{ACTOR}.ppo_max_token_len_per_gpu")) if dynamic else math.ceil(micro * sequence / ulysses)
+    full = math.ceil(micro * sequence / configured["ulysses"])
     lora = read.get(f"{MODEL}.lora", {}) or {}
     store = StoreConfig(
         read("agentic_video.frame_store.max_bytes"),
@@ -476,54 +436,34 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> RunSpec:
         episode=episode,
         sizes=sizes_of(config, sequence, heads=shape.text.heads, gpus=machines.gpus),
         precision=Precision(
-            weight_bytes=WEIGHTS.get(str(read(f"{fsdp}.model_dtype")), FP32),
+            weight_bytes=WEIGHTS.get(str(read(f"{FSDP}.model_dtype")), FP32),
             lora_rank=rank,
             frozen_vision=bool(read.get(f"{ACTOR}.freeze_vision_tower", False)),
         ),
         head=Head(
             fused=bool(read(f"{MODEL}.use_fused_kernels")),
             entropy=float(read(f"{ACTOR}.entropy_coeff")) != 0 or bool(read.get(f"{ACTOR}.calculate_entropy", False)),
-            compiled=bool(read(f"{fsdp}.use_torch_compile")),
+            compiled=bool(read(f"{FSDP}.use_torch_compile")),
             scaled=float(read(f"{ROLLOUT}.temperature")) != 1,
         ),
-        micro_tokens=tokens,
-        prompt=int(read("data.max_prompt_length")),
+        micro_tokens=int(read(f"{ACTOR}.ppo_max_token_len_per_gpu")) if dynamic else full,
+        micro_batch=micro,
         longest=sequence,
-        ulysses=ulysses,
-        checkpointed=bool(read(f"{MODEL}.enable_gradient_checkpointing")),
-        deferred=bool(read(f"{fsdp}.use_no_sync_for_gradient_accumulation")),
-        streamed=bool(read(f"{fsdp}.offload_policy")),
-        param_offload=bool(read(f"{fsdp}.param_offload")),
-        optimizer_offload=bool(read(f"{fsdp}.optimizer_offload")),
         reference=use_kl and not rank,
         passes=1 + use_kl + int(read(f"{ACTOR}.ppo_epochs")),
-        tensor_parallel=int(read(f"{ROLLOUT}.tensor_model_parallel_size")),
-        utilization=float(read(f"{ROLLOUT}.gpu_memory_utilization")),
         model_len=int(read(f"{ROLLOUT}.max_model_len") or sequence),
-        sequences=int(read(f"{ROLLOUT}.max_num_seqs")),
-        batched_tokens=int(read(f"{ROLLOUT}.max_num_batched_tokens")),
-        eager=bool(read(f"{ROLLOUT}.enforce_eager")),
         sleeps=bool(read(f"{ROLLOUT}.free_cache_engine")) and bool(read.get(f"{ROLLOUT}.enable_sleep_mode", True)),
         adapters_served=bool(rank) and not lora.get("merge", False),
         bucket_bytes=int(read(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")) << 20,
         picture_cache=int(float(read.get(PICTURE_CACHE, PICTURE_CACHE_GIB)) * GIB),
-        questions=int(read("data.train_batch_size")),
-        mini_batch=int(read(f"{ACTOR}.ppo_mini_batch_size")),
-        rollouts=int(read(f"{ROLLOUT}.n")),
-        surplus=bool(read("algorithm.filter_groups.enable")),
-        workers=int(read(f"{ROLLOUT}.agent.num_workers")),
         store_bytes=store_bytes,
         decode_bytes=store.limits(store_bytes).memory or 0,
         decoders=decoders,
         clips=read.get("agentic_video.system.frames_as") == "video",
-        fsdp_size=int(read(FSDP_SIZE)),
-        reference_fsdp_size=int(read(REFERENCE_FSDP_SIZE)),
         pool=pool,
         ahead=_ahead(read),
         copies=_copies(read) if pool else 0,
-        prefix_cached=bool(read.get(f"{ROLLOUT}.enable_prefix_caching", True)),
-        micro_batch=micro,
-        data_parallel=int(read(f"{ROLLOUT}.data_parallel_size")),
+        **configured,
     )
 
 
@@ -540,10 +480,6 @@ def _copies(read: "_ConfigReader") -> int:
     if read.get("algorithm.rollout_correction.bypass_mode", False):
         return 0
     return 2 if read.number("trainer.v1.separate_async.parameter_sync_step", 1) > 1 else 1
-
-
-def _is_folder(path: str) -> bool:
-    return bool(path) and (Path(path).expanduser() / "config.json").is_file()
 
 
 def _episode(read: "_ConfigReader") -> Episode:
@@ -579,6 +515,15 @@ class _ConfigReader:
             return OmegaConf.select(self._config, key, throw_on_missing=True)
         except OmegaConfBaseException as error:
             raise SetupError(f"{key}: {one_line(error)}") from error
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of :class:`RunSpec` that have a key, each in its type."""
+        found = {}
+        for name, hint in get_type_hints(RunSpec, include_extras=True).items():
+            if get_origin(hint) is Annotated:
+                kind, key = get_args(hint)
+                found[name] = kind(self(key.name) if key.default is None else self.get(key.name, key.default))
+        return found
 
     def count(self, key: str, least: float = 1) -> int:
         """A whole number that the plan needs, at least ``least``."""

@@ -6,7 +6,9 @@ and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``
 
 from dataclasses import dataclass
 
-from agentic_video.planning.shapes import ModelShape, TextShape
+from agentic_video.families.registry import family_of
+from agentic_video.families.shapes import TextShape
+from agentic_video.planning.shapes import ModelShape
 from agentic_video.utils.units import GIB
 
 BF16, FP32 = 2, 4
@@ -22,11 +24,9 @@ COMPILED_COPIES = 3
 EAGER_COPIES = 10
 """The same without torch.compile: autocast takes the softmax in float32 (measured)."""
 
-LAYER_HIDDEN, LAYER_INTERMEDIATE, LAYER_HEADS = 13, 12, {"qwen2_5_vl": 5, "qwen3_vl": 10}
-"""Bytes per token of a decoder layer in its backward pass, per unit of hidden, MLP and heads, which Qwen3 norms
-(measured)."""
-BLOCK_HIDDEN, BLOCK_INTERMEDIATE = {"qwen2_5_vl": 24, "qwen3_vl": 20}, {"qwen2_5_vl": 12, "qwen3_vl": 6}
-"""Bytes per patch of a vision block likewise; only Qwen2.5-VL's MLP is gated (measured)."""
+LAYER_HIDDEN, LAYER_INTERMEDIATE = 13, 12
+"""Bytes per token of a decoder layer in its backward pass, per unit of hidden and MLP (measured); those per unit of
+heads, and those of a vision block, are the family's ``ActivationBytes``."""
 TAIL_HIDDEN = 10
 """Bytes per token and unit of hidden from the ends of the decoder: embeddings, last norm in float32."""
 MERGER_HIDDEN = 19
@@ -39,7 +39,6 @@ class Precision:
 
     Attributes:
         weight_bytes: Bytes of a weight between uses (``fsdp_config.model_dtype``; float32 in verl's yaml).
-        lora_rank: Rank of adapters; 0 trains all weights.
         frozen_vision: The vision tower isn't trained.
     """
 
@@ -134,7 +133,6 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
     part of it.
 
     Args:
-        tokens: Tokens of a micro-batch.
         trained: The head gets a gradient (not with LoRA); fused, a chunk's part of it is computed anyway.
     """
     if head.fused:
@@ -151,13 +149,17 @@ def layer_bytes(shape: ModelShape) -> int:
     """Bytes per token of a decoder layer in its backward pass, with flash attention."""
     text = shape.text
     heads = (text.heads + text.kv_heads) * text.head_dim
-    return LAYER_HIDDEN * text.hidden + LAYER_INTERMEDIATE * text.intermediate + LAYER_HEADS[shape.family] * heads
+    return (
+        LAYER_HIDDEN * text.hidden
+        + LAYER_INTERMEDIATE * text.intermediate
+        + family_of(shape.family).activations.heads * heads
+    )
 
 
 def block_bytes(shape: ModelShape) -> int:
     """Bytes per patch of a vision block in its backward pass."""
-    vision, family = shape.vision, shape.family
-    return BLOCK_HIDDEN[family] * vision.hidden + BLOCK_INTERMEDIATE[family] * vision.intermediate
+    vision, bytes_of = shape.vision, family_of(shape.family).activations
+    return bytes_of.block_hidden * vision.hidden + bytes_of.block_intermediate * vision.intermediate
 
 
 def decoder_bytes(tokens: int, shape: ModelShape, *, checkpointed: bool = True) -> int:
@@ -200,8 +202,6 @@ def engine_bytes(
     Args:
         batched_tokens: ``max_num_batched_tokens`` of one forward pass.
         sequences: ``max_num_seqs``, whose logits exist in float32, twice for sampling.
-        lora_rank: Rank of served adapters; 0 for none.
-        eager: No CUDA graphs.
     """
     text = shape.text
     parts = {

@@ -3,7 +3,6 @@
 A system's opening is played on videos of black frames, so nothing here knows a system by name."""
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from agentic_video.families.base import ProcessorRules
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import view_budget
 from agentic_video.tools.base import Video
@@ -19,14 +19,11 @@ from agentic_video.types.message import visuals_of
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.source import DrawnSource
 
 SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
 SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
 """Lengths of the played videos, with usual sizes in pixels."""
-MOST_DUMMY_FRAMES = 14
-"""Frames of a video with which vLLM measures Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its qwen2_vl.py)."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,6 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
 
     Returns:
         Nothing of a system that needs more of a row or a video than is played here; its episodes report that.
-
-    Raises:
-        SetupError: The processor keeps no size of a picture.
     """
     changed: dict[tuple[int, int], tuple[int, int]] = {}
     images, clips = [0], [0]
@@ -61,7 +55,7 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
         return OpeningPictures((), 0, 0)
     for shown in found:
         frames = len(shown.frames) if isinstance(shown, Clip) else 0
-        if frames and rules.clip is None:
+        if frames and not rules.takes_clips:
             continue
         size = shown.width, shown.height
         try:
@@ -130,32 +124,21 @@ def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, lim
     """Tokens of the largest image or clip that a vLLM engine takes.
 
     vLLM (``compute_mm_encoder_budget``) reserves room for a batch's tokens, or for the largest item it expects: the
-    largest image, a video of a few of these (Qwen2.5-VL), or of two frames with all pixels of a clip (Qwen3-VL).
+    largest image, or the video with which it measures the family.
 
     Args:
-        batched_tokens: ``max_num_batched_tokens``.
-        model_len: ``max_model_len``.
         limits: ``limit_mm_per_prompt``; an unnamed kind has no limit.
     """
     items = [batched_tokens]
-    image = rules.most_image_tokens
     if limits.get("image", 1):
-        items.append(image)
-    if limits.get("video", 1) and rules.clip is not None:
-        if rules.clip_total:
-            items.append(rules.clip.max_pixels // rules.temporal // rules.side**2)
-        else:
-            patches = min(max(1, model_len // max(1, image)), math.ceil(MOST_DUMMY_FRAMES / rules.temporal))
-            items.append(image * patches)
+        items.append(rules.most_image_tokens)
+    if limits.get("video", 1):
+        items.append(rules.most_clip_tokens(model_len))
     return max(items)
 
 
 def check_size_factor(system: System, rules: ProcessorRules) -> None:
-    """Check that a system rounds sizes, and counts tokens, by the processor's cells.
-
-    Raises:
-        SetupError: It doesn't.
-    """
+    """Check that a system rounds sizes, and counts tokens, by the processor's cells."""
     has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
     if has and system.size_factor != rules.side:
         raise SetupError(
@@ -170,9 +153,6 @@ def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Ma
     Args:
         rollout: ``max_num_batched_tokens``, ``max_model_len``, and vLLM's own arguments.
         key: Key of ``max_num_batched_tokens``.
-
-    Raises:
-        SetupError: It doesn't; names both numbers and the key.
     """
     batched = int(rollout.get("max_num_batched_tokens") or 0)
     model_len = int(rollout.get("max_model_len") or 0)

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
 from agentic_video.planning import memory, traffic
 from agentic_video.planning.job import (
     ACTOR,
+    FSDP,
     FSDP_SIZE,
     MODEL,
     PICTURE_CACHE,
@@ -56,6 +58,11 @@ class Phase:
         return sum(self.parts.values())
 
     @property
+    def largest(self) -> str:
+        """Name of the largest part."""
+        return max(self.parts, key=lambda name: self.parts[name])
+
+    @property
     def verdict(self) -> Verdict:
         """Whether the phase fits."""
         share = self.total / self.capacity
@@ -64,29 +71,19 @@ class Phase:
 
 @dataclass(frozen=True)
 class EngineCache:
-    """KV cache of an engine.
-
-    Attributes:
-        kv: Bytes on each GPU.
-        longest: Sequences of ``max_model_len`` that fit.
-        typical: Typical sequences that fit.
-        wanted: Sequences that an engine is given at a time.
-    """
+    """KV cache of an engine: bytes on each GPU, and sequences."""
 
     kv: float
     longest: float
+    """Sequences of ``max_model_len`` that fit."""
     typical: float
     wanted: int
+    """Sequences that an engine is given at a time."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or a note.
-
-    Attributes:
-        verdict: Severity; ``fits`` if it only costs time.
-        changes: Hydra overrides that together mend it, if any do.
-    """
+    """A problem, or a note (``fits``: it only costs time), with Hydra overrides that together mend it, if any do."""
 
     verdict: Verdict
     text: str
@@ -95,15 +92,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run's plan.
+    """A run's plan: phases of a GPU and of a node's main memory, moved bytes and seconds of a step, findings.
 
     Attributes:
-        gpu: Phases of a GPU.
-        host: Phases of a node's main memory.
-        hops: Moved bytes of a step.
-        stock_hops: Bytes of pixels that stock verl would move.
-        seconds: Seconds of a step's parts.
-        findings: Problems, the worst first.
+        findings: The worst first.
     """
 
     job: RunSpec
@@ -113,7 +105,7 @@ class Plan:
     hops: tuple[Hop, ...]
     stock_hops: tuple[Hop, ...]
     seconds: dict[str, float]
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[Finding, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -133,7 +125,7 @@ def make_plan(job: RunSpec) -> Plan:
         hops=traffic.hops(job),
         stock_hops=traffic.stock_hops(job),
         seconds=traffic.seconds(job),
-        findings=tuple(sorted(findings, key=lambda one: -VERDICTS.index(one.verdict))),
+        findings=tuple(sorted(findings, key=lambda finding: -VERDICTS.index(finding.verdict))),
     )
 
 
@@ -251,13 +243,9 @@ def update_moments(job: RunSpec) -> dict[str, dict[str, float]]:
 
 def update_phase(job: RunSpec) -> Phase:
     """The actor's update at its worst moment (:func:`update_moments`), with contexts and a sleeping engine."""
-    others: dict[str, float] = {"contexts": CONTEXTS}
-    if job.sleeps:
-        others["sleeping engine"] = ASLEEP
-    else:
-        others["engine"] = job.utilization * job.machines.gpu_bytes
+    engine = {"sleeping engine": ASLEEP} if job.sleeps else {"engine": job.utilization * job.machines.gpu_bytes}
     name, worst = max(update_moments(job).items(), key=lambda moment: sum(moment[1].values()))
-    return Phase(f"training, {name}", {**worst, **others}, job.machines.gpu_bytes)
+    return Phase(f"training, {name}", {**worst, "contexts": CONTEXTS, **engine}, job.machines.gpu_bytes)
 
 
 def _between(job: RunSpec) -> dict[str, float]:
@@ -281,10 +269,7 @@ def sync_phase(job: RunSpec) -> Phase:
         parts["trainer's weights"] = _states(job)["weights"]
     parts["largest tensor"] = _largest_tensor(job)
     parts["bucket"] = job.bucket_bytes
-    engine = _engine_parts(job)
-    parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
-    parts["engine's contexts"] = ASLEEP
-    return Phase("handing weights over", parts, job.machines.gpu_bytes)
+    return Phase("handing weights over", {**parts, **_waiting_engine(job)}, job.machines.gpu_bytes)
 
 
 def _largest_tensor(job: RunSpec) -> int:
@@ -294,10 +279,19 @@ def _largest_tensor(job: RunSpec) -> int:
 
 def rollout_phase(job: RunSpec) -> Phase:
     """Rollouts: the engine takes its share of the GPU next to what the trainer keeps there."""
-    parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
-    parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
     name = "rollouts" if not job.pool else "rollouts next to the trainer (validation)"
-    return Phase(name, {**_between(job), **parts}, job.machines.gpu_bytes)
+    return Phase(name, {**_between(job), **_running_engine(job)}, job.machines.gpu_bytes)
+
+
+def _running_engine(job: RunSpec) -> dict[str, float]:
+    parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
+    return {**parts, "engine: KV cache": max(0.0, engine_of(job).kv)}
+
+
+def _waiting_engine(job: RunSpec) -> dict[str, float]:
+    """An engine without a cache that gets weights."""
+    engine = _engine_parts(job)
+    return {"engine's weights": engine["weights"] + engine.get("adapters", 0), "engine's contexts": ASLEEP}
 
 
 def arrival_phase(job: RunSpec) -> Phase:
@@ -308,21 +302,13 @@ def arrival_phase(job: RunSpec) -> Phase:
         "largest tensor": _largest_tensor(job),
         "buckets": (BUFFERS + 1) * job.bucket_bytes,
     }
-    if job.sleeps:
-        engine = _engine_parts(job)
-        parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
-        parts["engine's contexts"] = ASLEEP
-    else:
-        parts["engine"] = job.utilization * job.players.gpu_bytes
-    return Phase("rollouts alone, weights arriving", parts, job.players.gpu_bytes)
+    engine = _waiting_engine(job) if job.sleeps else {"engine": job.utilization * job.players.gpu_bytes}
+    return Phase("rollouts alone, weights arriving", {**parts, **engine}, job.players.gpu_bytes)
 
 
 def pool_phase(job: RunSpec) -> Phase:
     """Rollouts on a GPU that only plays: the engine's share, and no state of the trainer."""
-    parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
-    parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
-    parts["receiver's contexts"] = CONTEXTS
-    return Phase("rollouts alone", parts, job.players.gpu_bytes)
+    return Phase("rollouts alone", {**_running_engine(job), "receiver's contexts": CONTEXTS}, job.players.gpu_bytes)
 
 
 def _engine_parts(job: RunSpec) -> dict[str, int]:
@@ -346,6 +332,17 @@ def engine_of(job: RunSpec) -> EngineCache:
 
 Change = tuple[tuple[str, ...], RunSpec]
 """Overrides, and the run with them."""
+Remedy = Callable[[RunSpec], Change | None]
+
+
+def _switch(field: str, wanted: bool, key: str) -> Remedy:
+    """A remedy that turns a key on or off."""
+    change: dict[str, Any] = {field: wanted}
+
+    def remedy(job: RunSpec) -> Change | None:
+        return None if getattr(job, field) == wanted else ((f"{key}={wanted}",), replace(job, **change))
+
+    return remedy
 
 
 def _fused(job: RunSpec) -> Change | None:
@@ -354,10 +351,9 @@ def _fused(job: RunSpec) -> Change | None:
     return (f"{MODEL}.use_fused_kernels=True",), replace(job, head=replace(job.head, fused=True))
 
 
-def _checkpointed(job: RunSpec) -> Change | None:
-    if job.checkpointed:
-        return None
-    return (f"{MODEL}.enable_gradient_checkpointing=True",), replace(job, checkpointed=True)
+_checkpointed = _switch("checkpointed", True, f"{MODEL}.enable_gradient_checkpointing")
+_undeferred = _switch("deferred", False, f"{FSDP}.use_no_sync_for_gradient_accumulation")
+_streamed = _switch("streamed", True, f"{FSDP}.offload_policy")
 
 
 def _least_micro_batch(job: RunSpec) -> Change:
@@ -374,13 +370,6 @@ def _smaller_micro_batch(job: RunSpec) -> Change | None:
     return change if job.micro_tokens > change[1].micro_tokens else None
 
 
-def _undeferred(job: RunSpec) -> Change | None:
-    if not job.deferred:
-        return None
-    key = f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation=False"
-    return (key,), replace(job, deferred=False)
-
-
 def _sharded(job: RunSpec) -> Change | None:
     """Shard over all GPUs instead of a group."""
     if job.shards == job.machines.gpus:
@@ -388,16 +377,10 @@ def _sharded(job: RunSpec) -> Change | None:
     return (f"{FSDP_SIZE}=-1",), replace(job, fsdp_size=-1)
 
 
-def _streamed(job: RunSpec) -> Change | None:
-    if job.streamed:
-        return None
-    return (f"{ACTOR}.fsdp_config.offload_policy=True",), replace(job, streamed=True)
-
-
 def _offloaded(job: RunSpec) -> Change | None:
     if job.streamed or (job.param_offload and job.optimizer_offload):
         return None
-    keys = (f"{ACTOR}.fsdp_config.param_offload=True", f"{ACTOR}.fsdp_config.optimizer_offload=True")
+    keys = (f"{FSDP}.param_offload=True", f"{FSDP}.optimizer_offload=True")
     return keys, replace(job, param_offload=True, optimizer_offload=True)
 
 
@@ -482,7 +465,6 @@ def _smaller_picture_cache(job: RunSpec) -> Change | None:
     return (f"{PICTURE_CACHE}={PICTURE_CACHE_GIB}",), replace(job, picture_cache=least)
 
 
-Remedy = Callable[[RunSpec], Change | None]
 TRAINING: tuple[Remedy, ...] = (
     _fused,
     _checkpointed,
@@ -528,24 +510,24 @@ def mended(job: RunSpec, remedies: Sequence[Remedy], fits: Callable[[RunSpec], b
     return applied(taken)[0]
 
 
-def _comfortable(phase: Callable[[RunSpec], Phase]) -> Callable[[RunSpec], bool]:
-    return lambda job: phase(job).verdict == "fits"
+def _phase_fits(phase: Callable[[RunSpec], Phase], job: RunSpec) -> bool:
+    return phase(job).verdict == "fits"
 
 
-def _host_phase(number: int) -> Callable[[RunSpec], Phase]:
-    return lambda job: host_phases(job)[number]
+def _host_phase_fits(number: int, job: RunSpec) -> bool:
+    return host_phases(job)[number].verdict == "fits"
 
 
 def _beyond(job: RunSpec) -> Iterator[Finding]:
     """Phases that don't fit, or barely."""
     for phase, remedies in _gpu_parts(job):
         if (found := phase(job)).verdict != "fits":
-            largest = max(found.parts, key=lambda name: found.parts[name])
-            changes = mended(job, remedies, _comfortable(phase))
+            changes = mended(job, remedies, partial(_phase_fits, phase))
             yield Finding(
                 found.verdict,
                 f"{found.name}: {found.total / GIB:.1f} of {found.capacity / GIB:.0f} GiB of a GPU, most of it "
-                f"{largest} ({found.parts[largest] / GIB:.1f} GiB)" + ("" if changes else _more_gpus(job, phase)),
+                f"{found.largest} ({found.parts[found.largest] / GIB:.1f} GiB)"
+                + ("" if changes else _more_gpus(job, phase)),
                 changes,
             )
     if (engine := engine_of(job)).longest < 1:
@@ -564,12 +546,11 @@ def _beyond(job: RunSpec) -> Iterator[Finding]:
         )
     for number, found in enumerate(host_phases(job)):
         if found.verdict != "fits":
-            largest = max(found.parts, key=lambda name: found.parts[name])
-            changes = mended(job, HOSTING, _comfortable(_host_phase(number)))
+            changes = mended(job, HOSTING, partial(_host_phase_fits, number))
             yield Finding(
                 found.verdict,
                 f"main memory {found.name}: {found.total / GIB:.0f} of {found.capacity / GIB:.0f} GiB of a node, "
-                f"most of it {largest} ({found.parts[largest] / GIB:.0f} GiB)"
+                f"most of it {found.largest} ({found.parts[found.largest] / GIB:.0f} GiB)"
                 + ("" if changes else "; no key is enough: take more nodes, or more of it"),
                 changes,
             )
@@ -654,11 +635,6 @@ def _wrong(job: RunSpec) -> Iterator[Finding]:
         )
 
 
-def _host_with(job: RunSpec, picture_cache: int) -> Verdict:
-    """Verdict on main memory with a larger picture cache."""
-    return host_phases(replace(job, picture_cache=picture_cache))[1].verdict
-
-
 def _slow(job: RunSpec) -> Iterator[Finding]:
     """Settings that work but cost time, or more memory than expected."""
     if traffic.readers(job) > 1:
@@ -671,21 +647,21 @@ def _slow(job: RunSpec) -> Iterator[Finding]:
         )
     engine = engine_of(job)
     if engine.longest >= 1 and engine.typical < engine.wanted:
-        changes = _enough_lent(job)
         yield Finding(
             "fits",
             f"the KV cache of an engine holds {engine.typical:.0f} typical sequences of {job.typical} tokens of the "
             f"{engine.wanted} that it is given: the others wait",
-            changes,
+            _enough_lent(job),
         )
     pictures = traffic.engine_pictures(job)
     if pictures.wants > pictures.holds:
         size = math.ceil(pictures.bytes / GIB)
+        larger = host_phases(replace(job, picture_cache=size * GIB))[1]
         yield Finding(
             "fits",
             f"an engine keeps {pictures.holds} processed frames, its questions of a step have up to {pictures.wants}: "
             "some are processed again",
-            (f"++{PICTURE_CACHE}={size}",) if _host_with(job, size * GIB) == "fits" else (),
+            (f"++{PICTURE_CACHE}={size}",) if larger.verdict == "fits" else (),
         )
     times = traffic.seconds(job)
     if times["decoding"] > times[traffic.GENERATING]:

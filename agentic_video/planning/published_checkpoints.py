@@ -8,13 +8,11 @@ from pathlib import Path
 import yaml
 
 from agentic_video.config.typed import dataclass_from
+from agentic_video.families.base import ProcessorError, ProcessorRules
+from agentic_video.families.registry import FAMILY_OF, family_of, rules_in
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.video.processor_rules import ProcessorError, ProcessorRules, rules_in
-from agentic_video.video.sizes import PixelBudget
 
 PUBLISHED = Path(__file__).with_name("published_checkpoints.yaml")
-FAMILY_EXAMPLES = {"qwen2_5_vl": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3_vl": "Qwen/Qwen3-VL-8B-Instruct"}
-"""A checkpoint of each ``model_type`` whose processor equals all others of its family."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,7 @@ class CheckpointFacts:
     @property
     def rules(self) -> ProcessorRules:
         """Sizes of pictures that its processors keep."""
-        side = self.patch * self.merge
-        image, clip = PixelBudget(*self.image, side), PixelBudget(*self.clip, side)
-        return ProcessorRules(image, clip, self.clip_total, self.temporal, self.merge)
+        return family_of(self.family).published_rules(self)
 
 
 @cache
@@ -59,7 +55,8 @@ def published_rules(model: str, family: str = "") -> ProcessorRules | None:
     found = [one for name, one in known.items() if wanted and name.rpartition("/")[2].lower().startswith(wanted)]
     if found:
         return found[0].rules
-    return known[FAMILY_EXAMPLES[family]].rules if family in FAMILY_EXAMPLES else None
+    example = FAMILY_OF[family].example if family in FAMILY_OF else ""
+    return known[example].rules if example in known else None
 
 
 def checkpoint_rules(model: str, family: str = "") -> ProcessorRules | None:

@@ -24,13 +24,8 @@ def plan_of(
 
     Args:
         gpus: GPUs in all, those that only play episodes included; None takes the config's.
-        gpu_gib: Memory of each GPU.
-        host_gib: Main memory of each node.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
         model: Folder or name of the model; see :func:`agentic_video.planning.job.job_of`.
-
-    Raises:
-        SetupError: The config lacks something that the plan needs.
     """
     count, _ = gpus_of(config, gpus)
     machines = Machines(
@@ -67,12 +62,13 @@ def text_of(plan: Plan) -> str:
     ]
     for phase in plan.host:
         lines += _phase(f"main memory of a node, {phase.name}", phase)
-    lines += ["moved in a step"]
-    lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.hops]
-    lines += ["", "moved of pixels by stock verl, as patches in float32"]
-    lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.stock_hops]
-    lines += ["", "seconds of a step, each by itself; they overlap"]
-    lines += [f"  {name:44} {value:9.0f} s" for name, value in plan.seconds.items()]
+    for title, moved in (
+        ("moved in a step", plan.hops),
+        ("moved of pixels by stock verl, as patches in float32", plan.stock_hops),
+    ):
+        lines += [title, *(_row(hop.name, f"{hop.bytes / 1e9:9.1f} GB") for hop in moved), ""]
+    lines += ["seconds of a step, each by itself; they overlap"]
+    lines += [_row(name, f"{value:9.0f} s") for name, value in plan.seconds.items()]
     lines += ["  (generating: a bound, at an H100's full rates; the others: estimates from times on two CPU cores)", ""]
     for found in plan.findings:
         lines.append(f"{'!!' if found.verdict != 'fits' else '--'} {found.text}")
@@ -88,7 +84,11 @@ def _gpus(machines: Machines) -> str:
 def _phase(title: str, phase: Phase) -> list[str]:
     lines = [f"{title}: {phase.total / GIB:.1f} of {phase.capacity / GIB:g} GiB, {phase.verdict}"]
     parts = sorted(phase.parts.items(), key=lambda part: -part[1])
-    return [*lines, *(f"  {name:44} {size / GIB:9.1f} GiB" for name, size in parts if size >= 0.05 * GIB), ""]
+    return [*lines, *(_row(name, f"{size / GIB:9.1f} GiB") for name, size in parts if size >= 0.05 * GIB), ""]
+
+
+def _row(name: str, value: str) -> str:
+    return f"  {name:44} {value}"
 
 
 def values_of(plan: Plan) -> dict[str, Any]:

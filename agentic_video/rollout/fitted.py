@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agentic_video.families.base import ProcessorRules
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Observation, Part
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.sizes import crop, resize
 from agentic_video.video.source import FrameRequest, FrameSource
 

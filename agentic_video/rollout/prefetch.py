@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from agentic_video.families.base import ProcessorRules
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.errors import VideoError
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.source import FrameReply, FrameRequest, FrameSource
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from agentic_video.families.base import ProcessorRules, clip_frames
 from agentic_video.rollout.chat_template import KWARGS_KEY, without_beginning
-from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, cut_at_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
@@ -29,7 +29,6 @@ from agentic_video.types.trajectory import (
     Turn,
     recorded_frames,
 )
-from agentic_video.video.processor_rules import ProcessorRules
 
 
 class ReplayError(ValueError):

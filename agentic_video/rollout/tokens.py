@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+from agentic_video.families.base import ClipLike, ModelFamily, clip_frames, expanded
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.chat_template import KWARGS_KEY, begin_with, check_kwargs, reply_start, template_of
-from agentic_video.rollout.clips import ClipLike, clip_frames, expanded, patch_times, timestamp
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import AsideRequest, Message, ObservationRole, Part, Visual, joined, visuals_of
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef
-from agentic_video.video.processor_rules import rules_of
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -31,8 +31,8 @@ class ChatFormat:
     empty.
 
     Args:
-        image_processor: Counts the patches of an image; ``video_processor`` those of a clip, None for no clips.
-        image_token: Placeholder of one merged patch of an image; ``video_token`` that of a clip.
+        processor: The model's Hugging Face processor.
+        family: The model's family, which counts placeholders; None: the processor's.
         template: The chat template; None: the tokenizer's.
         template_kwargs: Variables for the template (``data.apply_chat_template_kwargs``).
 
@@ -44,11 +44,9 @@ class ChatFormat:
     def __init__(
         self,
         tokenizer: Any,
-        image_processor: Any,
-        image_token: str = "<|image_pad|>",
+        processor: Any,
         *,
-        video_processor: Any = None,
-        video_token: str = "<|video_pad|>",
+        family: ModelFamily | None = None,
         template: str | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
     ):
@@ -56,23 +54,23 @@ class ChatFormat:
         self._chat_template = template or template_of(None, tokenizer)
         self._kwargs = dict(template_kwargs or {})
         check_kwargs(self._chat_template, self._kwargs)
-        self.image_token = image_token
-        self.image_token_id: int = tokenizer.convert_tokens_to_ids(image_token)
-        self.video_token = video_token
-        self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(video_token)
-        self.rules = rules_of(image_processor, video_processor)
-        self.takes_clips = video_processor is not None
+        self.family = family or family_of(processor)
+        self.image_token_id: int = tokenizer.convert_tokens_to_ids(self.family.image_token)
+        self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(self.family.video_token or None)
+        self.visual_token_ids = frozenset({self.image_token_id, self.video_token_id} - {None})
+        self.rules = self.family.rules(processor)
         self._specials = tuple(tokenizer.all_special_tokens)
-        self.eos_ids = frozenset({tokenizer.eos_token_id})
+        self.eos_ids = self.family.end_ids(tokenizer)
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
         self._as_parts = self._wants_parts()
         self._generation_prompt, self.reply_start = self._reply_header()
-        self._image_text = self._markup("image", image_token)
+        self._image_text = self._markup("image", self.family.image_token)
         self._markups = {"user": self._turn_markup("user")}
         self._start_tokens = self._count_start()
         # All rollouts of a group share the opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
         self._clip_ids = lru_cache(maxsize=256)(self._render_clip)
+        self._image_ids = lru_cache(maxsize=256)(self._render_image)
 
     @classmethod
     def of(
@@ -80,13 +78,7 @@ class ChatFormat:
     ) -> "ChatFormat":
         """Build the format of a model from its Hugging Face processor, whose chat template has precedence."""
         tokenizer = tokenizer or processor.tokenizer
-        return cls(
-            tokenizer,
-            processor.image_processor,
-            video_processor=getattr(processor, "video_processor", None),
-            template=template_of(processor, tokenizer),
-            template_kwargs=template_kwargs,
-        )
+        return cls(tokenizer, processor, template=template_of(processor, tokenizer), template_kwargs=template_kwargs)
 
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         rendered = self.tokenizer.apply_chat_template(
@@ -158,14 +150,14 @@ class ChatFormat:
 
     @cached_property
     def _video_text(self) -> str:
-        if not self.takes_clips:
+        if not self.rules.takes_clips:
             raise ValueError("this model has no video processor, so it can't be shown clips")
-        return self._markup("video", self.video_token)
+        return self._markup("video", self.family.video_token)
 
     @cached_property
     def _video_ends(self) -> tuple[list[int], list[int]]:
         """Ids before and after the placeholders of a clip, or of a temporal patch."""
-        before, after = self._video_text.split(self.video_token)
+        before, after = self._video_text.split(self.family.video_token)
         return self.encode(before), self.encode(after)
 
     def _placeholder_ids(self, count: int) -> list[int]:
@@ -175,19 +167,19 @@ class ChatFormat:
 
     def clip_ids(self, clip: ClipLike, *, placeholders: bool = True) -> list[int]:
         """Ids of a clip, whatever stands before or after it; without ``placeholders`` one placeholder for each run."""
-        per_patch = self.visual_tokens(clip)
-        if self.rules.clip_total:
-            per_patch //= len(patch_times(clip.times))
-        return list(self._clip_ids(clip.times, per_patch if placeholders else 1))
+        count = self.visual_tokens(clip) if placeholders else self.family.clip_runs(clip.times)
+        return list(self._clip_ids(clip.times, count))
 
     def _render_clip(self, times: tuple[float, ...], count: int) -> tuple[int, ...]:
-        """Ids of a clip with so many placeholders in each run."""
-        if not self.rules.clip_total:
-            return tuple(self._placeholder_ids(count))
-        ids: list[int] = []
-        for seconds in patch_times(times):
-            ids += [*self.encode(timestamp(seconds)), *self._placeholder_ids(count)]
-        return tuple(ids)
+        """Ids of a clip with so many placeholders."""
+        return tuple(self.family.clip_ids(self.encode, self._placeholder_ids, times, count))
+
+    def image_ids(self, width: int, height: int) -> tuple[list[int], list[int]]:
+        """Ids that the engine is sent for an image of this size in pixels, and what it makes of them."""
+        return self._image_ids(width, height)
+
+    def _render_image(self, width: int, height: int) -> tuple[list[int], list[int]]:
+        return self.family.image_ids(self.encode, self.rules, width, height)
 
     def bare_clip_ids(self) -> list[int]:
         """Ids of a clip as the chat template writes it: one placeholder."""
@@ -224,8 +216,9 @@ class ChatFormat:
                 written.append(self.bare_clip_ids())
                 meant.append(self.clip_ids(part))
             else:
-                written.append([self.image_token_id])
-                meant.append([self.image_token_id] * self.image_tokens(part.width, part.height))
+                sent, made = self.image_ids(part.width, part.height)
+                written.append(sent)
+                meant.append(made)
         return expanded(ids, written, meant)
 
     def encode(self, text: str) -> list[int]:
@@ -303,7 +296,7 @@ class ChatFormat:
         self.check_role(role)
         head, tail = self._markups[role]
         if after and after[-1] in self.eos_ids:
-            head = head.removeprefix(self.decode(after[-1:]))
+            head = self.family.next_turn(head, self.decode(after[-1:]))
         return self._with_visuals(self.encode(head + self._text(parts) + tail), parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agentic_video.rollout.clips import expanded
+from agentic_video.families.base import expanded
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual
@@ -45,16 +45,23 @@ def whole_prompt(
         bare = [chat_format.clip_ids(clip, placeholders=False) for clip in clips]
         ids = expanded(ids, bare, [chat_format.clip_ids(clip) for clip in clips])
     images = [visual for visual in shown if not isinstance(visual, Clip | VideoRef)]
-    written = np.asarray(ids, dtype=np.int64)
-    positions = np.flatnonzero(written == chat_format.image_token_id)
-    if len(positions) != len(images):
-        raise ValueError(f"a prompt has {len(positions)} image placeholders for {len(images)} images")
-    counts = np.ones(len(written), dtype=np.int64)
-    counts[positions] = [chat_format.visual_tokens(image) for image in images]
-    whole: list[int] = np.repeat(written, counts).tolist()
-    return whole
+    if (count := ids.count(chat_format.image_token_id)) != len(images):
+        raise ValueError(f"a prompt has {count} image placeholders for {len(images)} images")
+    written = [chat_format.image_ids(image.width, image.height) for image in images]
+    return expanded(ids, [sent for sent, _ in written], [made for _, made in written])
 
 
-def one_placeholder(ids: Sequence[int], tokens: Sequence[int | None]) -> list[int]:
-    """Reduce each run of placeholders to one: vLLM counts them itself."""
-    return [token for at, token in enumerate(ids) if not (at and token in tokens and token == ids[at - 1])]
+def one_placeholder(
+    ids: Sequence[int], shown: Sequence[Visual | ImageRef | VideoRef], chat_format: ChatFormat
+) -> list[int]:
+    """Reduce a rollout's prompt to what vLLM is sent: it writes placeholders itself; ``shown`` is in their order."""
+    whole, sent = [], []
+    for visual in shown:
+        if isinstance(visual, Clip | VideoRef):
+            whole.append(chat_format.clip_ids(visual))
+            sent.append(chat_format.bare_clip_ids())
+        else:
+            short, made = chat_format.image_ids(visual.width, visual.height)
+            whole.append(made)
+            sent.append(short)
+    return expanded(ids, whole, sent)

@@ -5,7 +5,6 @@ Texts of one model reach another one as JSON only (:func:`transcript`), and repl
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.synthesis.jobs import JobOptions
 from agentic_video.systems.base import AsideBudgetError, System
 from agentic_video.types.message import AsideRequest, Message
 from agentic_video.types.trajectory import Turn, recorded_frames
@@ -26,37 +26,39 @@ MAX_TURN_CHARS = 6_000
 """Of a turn that another model is shown."""
 
 
-@dataclass(frozen=True)
-class ServerOptions:
-    """A model behind an OpenAI-compatible server, as a command names it."""
-
-    url: str
-    name: str = ""  # of the model there; empty where the server has only one
-    api_key_env: str = "OPENAI_API_KEY"
-    timeout: float = ChatConfig.timeout  # seconds for a reply
-    concurrency: int = 16  # most requests at a time
-    temperature: float = 0.0  # 0 is greedy
-    max_tokens: int = ChatConfig.max_tokens  # 0 leaves it to the server
-
-
 def prompt(name: str) -> str:
     """A file of ``synthesis/prompts`` without its last line break."""
     return (files("agentic_video.synthesis") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")
 
 
-def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
-    """The connection to a server's model, which must answer; the options name server and model in messages."""
-    if server.name:
-        listed = list_models(server.url, server.api_key_env, option=option)
-        warn_of_name(listed, server.url, f"{name_option} {server.name}", server.name)
+def chat_config(
+    job: JobOptions,
+    url: str,
+    name: str,
+    option: str,
+    name_option: str,
+    *,
+    temperature: float = 0.0,
+    max_tokens: int = ChatConfig.max_tokens,
+) -> ChatConfig:
+    """The connection to a server's model, which must answer.
+
+    Args:
+        name: Of the model; empty where the server has only one.
+        option, name_option: They name server and model, for messages.
+        max_tokens: 0 leaves the length to the server.
+    """
+    if name:
+        listed = list_models(url, job.api_key_env, option=option)
+        warn_of_name(listed, url, f"{name_option} {name}", name)
     return ChatConfig(
-        base_url=server.url,
-        model=server.name or served_model(server.url, server.api_key_env, option=option, name_option=name_option),
-        api_key_env=server.api_key_env,
-        timeout=server.timeout,
-        concurrency=server.concurrency,
-        temperature=server.temperature,
-        max_tokens=server.max_tokens,
+        base_url=url,
+        model=name or served_model(url, job.api_key_env, option=option, name_option=name_option),
+        api_key_env=job.api_key_env,
+        timeout=job.timeout,
+        concurrency=job.concurrency,
+        temperature=temperature,
+        max_tokens=max_tokens,
     )
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, NonNegativeInt
 
 from agentic_video.synthesis.verify import demonstration_fault
 from agentic_video.systems.base import System
@@ -10,13 +12,9 @@ from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.record import Record
 from agentic_video.types.row import QuestionClass
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.option_types import Fraction
 
 CLASSES: tuple[QuestionClass, ...] = get_args(QuestionClass)
-
-SFT_SIZE, RL_SIZE = 1_600, 6_400
-SFT_SHARES: dict[QuestionClass, float] = {"adaptive": 0.423, "active": 0.577}
-RL_SHARES: dict[QuestionClass, float] = {"direct": 0.449, "adaptive": 0.081, "active": 0.470}
-"""Sizes and shares of the paper's sets (section 4.1)."""
 
 Slip = Literal["drop", "direct"]
 """A question that the base model gets right and the teacher, without tools, wrong; the paper doesn't say."""
@@ -95,17 +93,57 @@ def set_sizes(
     )
 
 
-@dataclass(frozen=True)
-class SetOptions:
-    """Rules of the classes and of the sets."""
+def read_shares(text: str) -> dict[QuestionClass, float]:
+    """Read ``CLASS=SHARE,...``; the shares add up to 1."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    found = {kind: float(value) for name, _, value in pairs for kind in CLASSES if kind == name.strip()}
+    if len(found) != len(pairs) or not all(0 <= share <= 1 for share in found.values()):
+        raise ValueError(f"expected each of {', '.join(CLASSES)} at most once, as CLASS=SHARE")
+    if abs(sum(found.values()) - 1) > 1e-6:
+        raise ValueError(f"the shares add up to {sum(found.values()):g}, not to 1")
+    return found
 
-    right_from: float = 1.0  # grade from which an answer is right
+
+def _checked_shares(text: str) -> str:
+    read_shares(text)
+    return text
+
+
+Shares = Annotated[str, AfterValidator(_checked_shares)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions:
+    """Rules of the classes and of the sets, whose sizes and shares are the paper's (section 4.1) by default."""
+
+    right_from: Fraction = 1.0
+    """grade from which an answer is right"""
     slip: Slip = "drop"
-    sft: Quota = Quota(SFT_SIZE, SFT_SHARES)
-    rl: Quota = Quota(RL_SIZE, RL_SHARES)
-    fill: bool = False  # rather break the shares than shrink the sets: take of each class what there is
-    wrong_too: bool = False  # learn from a wrong trajectory where no sample is right
-    seed: int = 0
+    """fate of a question that the base model gets right and the teacher, without tools, wrong"""
+    sft_size: NonNegativeInt = 1_600
+    """rows of the SFT set"""
+    sft_shares: Shares = "adaptive=0.423,active=0.577"
+    """shares of the classes in the SFT set"""
+    sft_wrong: bool = False
+    """where the teacher was never right, learn from a wrong trajectory"""
+    rl_size: NonNegativeInt = 6_400
+    """rows of the RL set"""
+    rl_shares: Shares = "direct=0.449,adaptive=0.081,active=0.47"
+    """shares of the classes in the RL set"""
+    fill: bool = False
+    """where a class is scarce, break the shares rather than make both sets smaller"""
+    draw: NonNegativeInt = 0
+    """seed of the choice of rows"""
+
+    @property
+    def sft(self) -> Quota:
+        """The SFT set."""
+        return Quota(self.sft_size, read_shares(self.sft_shares))
+
+    @property
+    def rl(self) -> Quota:
+        """The RL set."""
+        return Quota(self.rl_size, read_shares(self.rl_shares))
 
 
 def demonstration(

@@ -7,9 +7,12 @@ them is right, and whether the teacher used tools (:mod:`agentic_video.synthesis
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import PositiveInt
+from tyro.conf import UseAppendAction
 
 from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.backends.make import backend_class
@@ -19,12 +22,14 @@ from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
 from agentic_video.synthesis.inputs import QuestionSet, drawn, read_questions, report_problems
-from agentic_video.synthesis.jobs import JobOptions, JobReport, SynthesisJob, open_job
+from agentic_video.synthesis.jobs import JobReport, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, play_samples, prepare
 from agentic_video.systems.base import System
+from agentic_video.systems.registry import METHODS
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.option_types import ModelName
 
 SIDES = ("base", "teacher")
 UNPLAYED = "not classified: an answer is missing or has no grade"
@@ -33,19 +38,25 @@ Results = Mapping[QuestionKey, Sequence[Record]]
 """Episodes by question."""
 
 
-@dataclass(frozen=True)
-class ClassifyOptions:
-    """Rows and the two models; each model either plays here or has results at hand."""
+@dataclass(frozen=True, kw_only=True)
+class ClassifyOptions(TeacherOptions, SetOptions):
+    """Rows, the answers of both models, and the sets."""
 
-    job: JobOptions  # limit counts rows
-    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows; none takes the questions of base_results
-    base: TeacherOptions | None = None  # plays without tools
-    base_results: tuple[Path, ...] = ()  # folders of evaluations of the base model; each is a sample
-    base_frames: int | None = None  # uniform frames for the base model, instead of the system without its tools
-    teacher: TeacherOptions | None = None  # plays with tools
-    teacher_results: tuple[Path, ...] = ()  # folders of evaluations of the teacher; each is a sample
-    samples: int = 1  # answers of each model that plays here; the majority counts
-    sets: SetOptions = field(default_factory=SetOptions)
+    data: UseAppendAction[tuple[Path, ...]] = ()
+    """parquet or jsonl file of rows; may be repeated (default: the questions of --base-results)"""
+    base: ModelName = ""
+    """address of the base model's server, or folder of its checkpoint"""
+    base_name: str = ""
+    """name of the base model on its server, where it has several"""
+    base_frames: PositiveInt | None = None
+    """show the base model N uniform frames in the plain baseline's way (default: the system without its
+    tools)"""
+    base_results: tuple[Path, ...] = ()
+    """evaluations of the base model, instead of --base; each is a sample"""
+    teacher_results: tuple[Path, ...] = ()
+    """evaluations of the teacher with tools, instead of --teacher; each is a sample"""
+    samples: PositiveInt = 1
+    """answers of each model that is played; the majority counts; several need a temperature above 0"""
 
 
 def classify(options: ClassifyOptions) -> JobReport:
@@ -64,19 +75,19 @@ def classify(options: ClassifyOptions) -> JobReport:
         questions = QuestionSet([results["base"][key][0].qa for key in sorted(results["base"])])
     else:
         raise SetupError("name the rows with --data", key="--data")
-    questions = questions.first(options.job.limit)
+    questions = questions.first(options.limit)
     players = _players(options)
     for player in players.values():
         player.check_samples(options.samples)
     settings = {side: players[side].identity() if side in players else None for side in SIDES}
-    with open_job(options.job, settings, "classification") as job:
+    with open_job(options, settings, "classification") as job:
         if players:
             by_side: dict[tuple[str, ...], Teacher] = {(side,): player for side, player in players.items()}
             playing = play_samples(job, by_side, questions.rows, options.samples, "classify", need_grades=True)
             for (played_by, *_), record in asyncio.run(playing):
                 results[str(played_by)][key_of(record.qa)].append(record)
         played = players["teacher"].system if "teacher" in players else None
-        more = write_sets(job, questions.rows, results, options.sets, played)
+        more = write_sets(job, questions.rows, results, options, played)
         text = job.write_report("Classification", {**more, **questions.numbers})
     text += f"\n{job.folder / 'sft.jsonl'}: records for run_sft.sh\n{job.folder / 'rl.jsonl'}: rows for run_grpo.sh"
     empty = not more["SFT set"] or not more["RL set"]
@@ -120,7 +131,7 @@ def write_sets(
         sides = {side: side_of(results[side].get(key, ()), options.right_from) for side in SIDES}
         base, teacher = sides.values()
         verdicts[key] = UNPLAYED if base is None or teacher is None else class_of(base, teacher, options.slip)
-        best = demonstration(results["teacher"].get(key, ()), options.right_from, options.wrong_too, played)
+        best = demonstration(results["teacher"].get(key, ()), options.right_from, options.sft_wrong, played)
         if best is not None:
             demonstrations[key] = best
         line: dict[str, Any] = {"data_source": qa.data_source, "id": qa.id, "verdict": verdicts[key]}
@@ -150,8 +161,8 @@ def _draw(
     sft_sizes, rl_sizes = set_sizes(have, can_teach, options.sft, options.rl, options.fill)
     sft, rl = set[QuestionKey](), set[QuestionKey]()
     for kind in CLASSES:
-        sft |= drawn(usable[kind], sft_sizes[kind], options.seed)
-        rl |= drawn([key for key in members[kind] if key not in sft], rl_sizes[kind], options.seed)
+        sft |= drawn(usable[kind], sft_sizes[kind], options.draw)
+        rl |= drawn([key for key in members[kind] if key not in sft], rl_sizes[kind], options.draw)
     return sft, rl
 
 
@@ -163,7 +174,7 @@ def _players(options: ClassifyOptions) -> dict[str, Teacher]:
     """The models that play here, with their systems."""
     players = {}
     if options.base:
-        player = prepare(options.base)
+        player = prepare(options, options.base, options.base_name, "--base", METHODS["classify"])
         if options.base_frames:
             tiny = backend_class(player.spec.engine).one_token_frames
             system = baseline_of(player.system, options.base_frames, tiny=tiny)
@@ -172,5 +183,5 @@ def _players(options: ClassifyOptions) -> dict[str, Teacher]:
         limits = player.limits if player.spec.engine == "chat" else fit_limits(system, player.limits)
         players["base"] = replace(player, settings=replace(player.settings, system=system), limits=limits)
     if options.teacher:
-        players["teacher"] = prepare(options.teacher)
+        players["teacher"] = prepare(options, options.teacher, options.teacher_name, default_system=METHODS["classify"])
     return players

@@ -4,9 +4,12 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from pydantic import PositiveInt
+from tyro.conf import UseAppendAction
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.backends.chat import ChatBackend
@@ -17,9 +20,9 @@ from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.synthesis.asking import ServerOptions, ask_player, chat_config, instructed, prompt, transcript
+from agentic_video.synthesis.asking import ask_player, chat_config, instructed, prompt, transcript
 from agentic_video.synthesis.inputs import read_questions
-from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Outcome, SynthesisJob, open_job
+from agentic_video.synthesis.jobs import KEPT, JobReport, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Sample, Teacher, TeacherOptions, prepare, samples_of
 from agentic_video.synthesis.team import (
     WORKFLOWS,
@@ -30,7 +33,7 @@ from agentic_video.synthesis.team import (
     summarise,
     workflow_of,
 )
-from agentic_video.synthesis.template_mix import FREE, OPTION, TemplateMix, guided_by
+from agentic_video.synthesis.template_mix import FREE, OPTION, TemplateMix, guided_by, read_mix
 from agentic_video.synthesis.templates import template_of
 from agentic_video.synthesis.verify import taught_by_team, verify
 from agentic_video.systems.needs import check_needs
@@ -40,30 +43,43 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.option_types import Fraction, ModelName
 
 
-@dataclass(frozen=True)
-class DistillOptions:
-    """Rows, teachers and rules of a distillation."""
+@dataclass(frozen=True, kw_only=True)
+class DistillOptions(TeacherOptions, TeamOptions):
+    """Rows, their teacher, and which demonstrations are kept."""
 
-    job: JobOptions  # limit counts rows
-    teacher: TeacherOptions
-    data: tuple[Path, ...]  # parquet or jsonl files of rows
-    samples: int = 1  # episodes of each question
-    min_acc: float = 1.0  # least accuracy of a right answer; below 1 for open-ended rows graded by degrees
-    critic: ServerOptions | None = None  # a second model that rejects illogical paths
-    team: TeamOptions | None = None  # for systems that a team teaches; None has a single teacher play
-    templates: TemplateMix | None = None  # FrameThinker's, asked for and verified; None lets the teacher play freely
+    teacher: ModelName = ""
+    """address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint (default: where there is
+    no GPU, a scripted one that knows the answers)"""
+    data: UseAppendAction[tuple[Path, ...]] = ()
+    """parquet or jsonl file of rows; may be repeated (default with the scripted teacher: the synthetic rows)"""
+    samples: PositiveInt = 1
+    """episodes of each question"""
+    min_acc: Fraction = 1.0
+    """an answer graded at least this is right; lower it for open-ended rows that are graded by degrees"""
+    critic: str = ""
+    """server of a second model that rejects illogical paths"""
+    critic_model: str = ""
+    """name of the critic on its server, where it has several"""
+    template_mix: str = ""
+    """NAME:WEIGHT,..., for the system that has reasoning templates: how often the teacher is asked to follow each
+    (direct, single_pass, timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows
+    another one isn't kept (default: it plays freely)"""
+    single_teacher: bool = False
+    """without thinker and experience bank, for the system that is taught by a team"""
 
 
 def distill(options: DistillOptions) -> JobReport:
     """Have a teacher play and keep what verifies; complete when every episode was played."""
     check_files(options.data, "--data")
-    teacher = prepare(options.teacher)
+    templates = read_mix(options.template_mix) if options.template_mix else None
+    teacher = prepare(options, options.teacher, options.teacher_name)
     system = teacher.system
     teacher.check_samples(options.samples)
-    team = options.team if taught_by_team(system) else None
-    if options.templates is not None and system.name != METHODS["templates"]:
+    team = options if taught_by_team(system) and not options.single_teacher else None
+    if templates is not None and system.name != METHODS["templates"]:
         raise SetupError(f"{OPTION}: the templates are {METHODS['templates']}'s, not {system.name}'s", key=OPTION)
     if team is not None and teacher.spec.engine != "chat":
         raise SetupError(
@@ -71,25 +87,25 @@ def distill(options: DistillOptions) -> JobReport:
             "with --teacher, or set --single-teacher",
             key="--teacher",
         )
-    questions = read_questions(options.data).first(options.job.limit)
+    questions = read_questions(options.data).first(options.limit)
     rows = questions.rows
     if not teacher.settings.judge.base_url:
         check_needs(", ".join(map(str, options.data)), rows, system, {"judge"}, demonstrations=True)
-    critic = critic_backend(options.critic, teacher) if options.critic else None
+    critic = critic_backend(options, teacher) if options.critic else None
     _warn_of_intervals(rows, options.min_acc)
     settings = {
         **teacher.identity(),
         "data": [str(path.resolve()) for path in options.data],
         "samples": options.samples,
         "min_acc": options.min_acc,
-        "critic": [options.critic.url, options.critic.name] if options.critic else ["", ""],
-        "team": asdict(team) if team else None,
+        "critic": [options.critic, options.critic_model],
+        "team": {field.name: getattr(team, field.name) for field in fields(TeamOptions)} if team else None,
         # folders of earlier versions lack the key
-        **({"templates": dict(options.templates.weights)} if options.templates else {}),
+        **({"templates": dict(templates.weights)} if templates else {}),
     }
     total = len(rows) * options.samples
-    with open_job(options.job, settings, "distillation", total) as job:
-        asyncio.run(_play(job, teacher, rows, options, critic, team))
+    with open_job(options, settings, "distillation", total) as job:
+        asyncio.run(_play(job, teacher, rows, options, critic, team, templates))
         title = f"{system.name} distilled from {teacher.name}"
         return JobReport(write_outputs(job, title, questions.numbers), not job.failures)
 
@@ -104,10 +120,10 @@ def _warn_of_intervals(rows: Sequence[VideoQA], least_acc: float) -> None:
         )
 
 
-def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
+def critic_backend(options: DistillOptions, teacher: Teacher) -> Backend:
     """The critic: a second model behind a server."""
-    chat = chat_config(server, "--critic", "--critic-model")
-    return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.size_factor)
+    chat = chat_config(options, options.critic, options.critic_model, "--critic", "--critic-model")
+    return ChatBackend(ModelSpec("chat", options.critic, chat=chat), teacher.system.size_factor)
 
 
 def write_outputs(job: SynthesisJob, title: str, more: Mapping[str, int] | None = None) -> str:
@@ -133,9 +149,10 @@ async def _play(
     options: DistillOptions,
     critic: Backend | None,
     team: TeamOptions | None,
+    templates: TemplateMix | None,
 ) -> None:
     with closing(teacher.context(job.folder, job.options.concurrency)) as context:
-        distiller = Distiller(teacher, context, options, critic, team)
+        distiller = Distiller(teacher, context, options, critic, team, templates)
         # Without a bank there is no reason to wait for a round's last episode.
         size = team.bank_round if team and team.experiences > 0 else max(1, len(rows))
         for start in range(0, len(rows), size):
@@ -156,9 +173,10 @@ class Distiller:
         options: DistillOptions,
         critic: Backend | None,
         team: TeamOptions | None,
+        templates: TemplateMix | None,
     ):
         self._teacher, self._context, self._critic, self._team = teacher, context, critic, team
-        self._min_acc, self._templates = options.min_acc, options.templates
+        self._min_acc, self._templates = options.min_acc, templates
         self._backends = teacher.backends(context, options.samples)
         self._retriever = context.retriever()
         self._bank, self._experiences = ExperienceBank(), list[Experience]()

@@ -10,9 +10,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import NonNegativeInt, PositiveInt
+from tyro.conf import UseAppendAction
 
 from agentic_video.converters.files import files_below
 from agentic_video.datasets.rows import placed_rows
@@ -21,15 +24,17 @@ from agentic_video.evaluation.results import distinct
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.graders.images import data_url
 from agentic_video.rollout.chat_policy import ChatConfig
-from agentic_video.synthesis.asking import ServerOptions, ask, chat_config, chat_messages, prompt
+from agentic_video.synthesis.asking import ask, chat_config, chat_messages, prompt
 from agentic_video.synthesis.inputs import digest, drawn, report_problems
 from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.mine import FIELD
-from agentic_video.synthesis.questions import MAX_QUESTIONS, KnownQuestions, Rules, read_questions
+from agentic_video.synthesis.questions import MAX_QUESTIONS, KnownQuestions, read_questions
 from agentic_video.systems.prompts import fill, question_text
+from agentic_video.systems.registry import METHODS
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import LETTERS, RowError, VideoQA, absolute, located
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.option_types import Amount, Fraction
 from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
@@ -45,22 +50,40 @@ Video = tuple[str, Path]
 """Name of a video, independent of its folder's place, and absolute path."""
 
 
-@dataclass(frozen=True)
-class EnhanceOptions:
-    """Videos, teacher and form of the new questions."""
+@dataclass(frozen=True, kw_only=True)
+class EnhanceOptions(JobOptions):
+    """Questions about new videos."""
 
-    job: JobOptions  # limit counts videos
-    teacher: ServerOptions  # a model that sees images
-    failures: tuple[Path, ...]  # files of rows that `agentic-video mine` wrote
-    videos: tuple[Path, ...]  # folders of videos, videos, or text files that list them
-    data_source: str  # of the new rows
-    existing: tuple[Path, ...] = ()  # files of rows whose questions and videos are skipped
-    questions: int = 3  # for each video
-    examples: int = 4  # failures that the teacher is shown with a video
-    frames: int = 16  # evenly spaced frames that it is shown
-    max_pixels: int = 200_704  # of a frame
-    rules: Rules = field(default_factory=Rules)
-    draw: int = 0  # seed of the choice of examples
+    failures: UseAppendAction[tuple[Path, ...]]
+    """rows that agentic-video mine wrote; may be repeated"""
+    videos: UseAppendAction[tuple[Path, ...]]
+    """new videos: a folder, a video, or a text file with a path a line; may be repeated"""
+    existing: UseAppendAction[tuple[Path, ...]] = ()
+    """rows of the training set, whose questions and videos are skipped; may be repeated"""
+    teacher: str
+    """address of an OpenAI-compatible server with a model that sees images"""
+    teacher_name: str = ""
+    """name of the model on the server, where it has several"""
+    temperature: Amount = 0.7
+    """of sampling"""
+    max_tokens: NonNegativeInt = 2_048
+    """most tokens of a reply; 0 leaves it to the server, as reasoning models want it"""
+    questions: PositiveInt = 3
+    """questions for each video"""
+    examples: PositiveInt = 4
+    """failures that the teacher is shown with a video"""
+    frames: PositiveInt = 16
+    """evenly spaced frames that it is shown"""
+    max_pixels: PositiveInt = 200_704
+    """most pixels of a frame"""
+    max_answer_words: PositiveInt = 8
+    """most words of an answer"""
+    near: Fraction = 0.8
+    """share of words from which two questions about a video are the same"""
+    data_source: str = f"{METHODS['enhance']}-enhanced"
+    """data_source of the new rows"""
+    draw: NonNegativeInt = 0
+    """seed of the choice of examples"""
 
 
 def enhance(options: EnhanceOptions) -> JobReport:
@@ -72,17 +95,25 @@ def enhance(options: EnhanceOptions) -> JobReport:
     if not failures:
         named = ", ".join(map(str, options.failures))
         raise SetupError(f"no usable row in {named}; agentic-video mine writes them", key="--failures")
-    known, used = KnownQuestions(options.rules.near), set[str]()
+    known, used = KnownQuestions(options.near), set[str]()
     for qa in (*existing, *failures):
         known.add(qa.question, qa.video)
         used.add(qa.video)
     found, missing = find_videos(options.videos)
     report_problems(missing, "video")
     fresh = [(name, path) for name, path in found if str(path) not in used]
-    videos = fresh[: options.job.limit or None]
+    videos = fresh[: options.limit]
     if not videos:
         raise SetupError(f"all {len(found)} videos have questions already: name new ones with --videos", key="--videos")
-    chat = chat_config(options.teacher, "--teacher", "--teacher-name")
+    chat = chat_config(
+        options,
+        options.teacher,
+        options.teacher_name,
+        "--teacher",
+        "--teacher-name",
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+    )
     settings = {
         "teacher": chat.model,
         # The failures themselves: which examples a video gets depends on all of them.
@@ -91,15 +122,15 @@ def enhance(options: EnhanceOptions) -> JobReport:
         "examples": options.examples,
         "frames": options.frames,
         "max_pixels": options.max_pixels,
-        "max_answer_words": options.rules.words,
+        "max_answer_words": options.max_answer_words,
         "temperature": chat.temperature,
         "max_tokens": chat.max_tokens,
         "draw": options.draw,
     }
-    with open_job(options.job, settings, "enhancement", len(videos)) as job:
+    with open_job(options, settings, "enhancement", len(videos)) as job:
         outcomes = asyncio.run(_ask(job, videos, failures, chat, options))
         faults: Counter[str] = Counter()
-        rows = list(new_rows(outcomes, known, options.rules, faults, options.data_source, chat.model))
+        rows = list(new_rows(outcomes, known, faults, options, chat.model))
         path = job.write_rows("rows.jsonl", (qa.to_row() for qa in rows))
         more: dict[str, Any] = {"videos passed over": len(found) - len(fresh), "questions": len(rows)}
         more |= {"videos left out": len(missing)} if missing else {}
@@ -206,7 +237,7 @@ async def _ask(
     """One request for each video; the outcomes hold the replies as they are, cut."""
     endpoint, store = Endpoint(chat, "teacher"), FrameStore(StoreConfig())
     budget = PixelBudget(MIN_PIXELS, max(options.max_pixels, MIN_PIXELS), SIZE_FACTOR)
-    instructions = fill(prompt("writer"), count=options.questions, words=options.rules.words)
+    instructions = fill(prompt("writer"), count=options.questions, words=options.max_answer_words)
 
     async def work(video: Video) -> Outcome:
         name, path = video
@@ -218,7 +249,7 @@ async def _ask(
         # An unreadable reply is counted, not asked for again.
         messages = chat_messages(instructions, content)
         reply, usage = await ask(endpoint, messages, lambda text: text[: MAX_QUESTIONS * 1_000])
-        verdict = "reply is no JSON array" if read_questions(reply, options.rules) is None else KEPT
+        verdict = "reply is no JSON array" if read_questions(reply, options.max_answer_words) is None else KEPT
         return Outcome(verdict, {"reply": reply, "examples": [qa.id for qa in examples]}, usage)
 
     with closing(store):
@@ -248,21 +279,20 @@ def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[d
 def new_rows(
     outcomes: Sequence[tuple[Video, Outcome]],
     known: KnownQuestions,
-    rules: Rules,
     faults: Counter[str],
-    data_source: str,
+    options: EnhanceOptions,
     teacher: str,
 ) -> Iterator[VideoQA]:
     """The rows in the teacher's replies, in order; ``known`` gets the new questions, ``faults`` counts the others."""
     for (name, path), outcome in outcomes:
-        for question in read_questions(outcome.result["reply"], rules) or ():
+        for question in read_questions(outcome.result["reply"], options.max_answer_words) or ():
             fault = question.fault or ("" if known.add(question.question, str(path)) else "asked before")
             if fault:
                 faults[fault] += 1
                 continue
             row = {
-                "id": f"{data_source}-{digest(name, question.question)[:16]}",
-                "data_source": data_source,
+                "id": f"{options.data_source}-{digest(name, question.question)[:16]}",
+                "data_source": options.data_source,
                 "video": str(path),
                 "question": question.question,
                 "answer": question.answer,

@@ -6,16 +6,14 @@ They are written as they are, records that SFT reads. No model is asked.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveInt
-from tyro.conf import Positional
+from pydantic import NonNegativeInt, PositiveInt
 
 from agentic_video.grounding.intervals import iou
 from agentic_video.grounding.looks import last_look
 from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
+    EpisodeOptions,
     Question,
     check_jsonl,
     grade_of,
@@ -29,11 +27,9 @@ from agentic_video.utils.workdir import write_whole
 
 
 @dataclass(frozen=True)
-class FilterOptions:
+class FilterOptions(EpisodeOptions):
     """Filter of recorded episodes."""
 
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
     out: OutputFile
     """file of records to write: .jsonl"""
     min_acc: Fraction = 1.0

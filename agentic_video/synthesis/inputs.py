@@ -5,11 +5,14 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+from tyro.conf import Positional
 
 from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.evaluation.options import check_files
@@ -19,7 +22,8 @@ from agentic_video.types.record import MisplacedRowError, Record, RecordError, e
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.workdir import check_output
+from agentic_video.utils.option_types import OutputFile
+from agentic_video.utils.workdir import check_output, write_whole
 
 T = TypeVar("T")
 
@@ -119,15 +123,38 @@ def _revisions(folder: Path) -> dict[Key, int]:
 
 
 @dataclass(frozen=True)
+class EpisodeOptions:
+    """Selection of recorded episodes."""
+
+    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
+    """files of records, or folders of runs or evaluations"""
+
+
+@dataclass(frozen=True)
+class CountOptions(EpisodeOptions):
+    """Episodes to count."""
+
+    out: OutputFile | None = None
+    """write the numbers to this JSON file too"""
+
+    def counted(self, count: Callable[[Iterator[Record]], dict[str, Any]]) -> dict[str, Any]:
+        """Numbers about the episodes, written to the file where there is one."""
+        summary = count(read_episodes(self.records, out=self.out))
+        if self.out is not None:
+            write_whole(self.out, [json.dumps(summary, indent=2) + "\n"])
+        return summary
+
+
+@dataclass(frozen=True)
 class QuestionSet:
     """Questions of data files, each once."""
 
     rows: Sequence[VideoQA]
     excluded: int = 0  # rows that are unusable or repeated
 
-    def first(self, limit: int) -> "QuestionSet":
-        """The first questions; all of them where the limit is 0."""
-        return QuestionSet(self.rows[: limit or None], self.excluded)
+    def first(self, limit: int | None) -> "QuestionSet":
+        """The first questions; all of them without a limit."""
+        return QuestionSet(self.rows[:limit], self.excluded)
 
     @property
     def numbers(self) -> dict[str, int]:

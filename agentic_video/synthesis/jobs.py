@@ -22,12 +22,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
+from pydantic import PositiveInt
 from tqdm import tqdm
 
 from agentic_video.evaluation.pool import run_pool
-from agentic_video.rollout.chat_policy import Usage
+from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.types.jsonl import json_line
 from agentic_video.utils.errors import described
+from agentic_video.utils.option_types import Amount, OutputFolder, PositiveAmount
 from agentic_video.utils.workdir import claim_folder, open_journal, settle, write_whole
 
 logger = logging.getLogger(__name__)
@@ -69,31 +71,33 @@ class JournalLine:
     size: int
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Money for a million tokens, in whatever currency."""
-
-    prompt: float = 0.0
-    completion: float = 0.0
-
-    def cost(self, usage: Usage) -> float:
-        """Money for so many tokens."""
-        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1e6
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Options of a job that don't change a single result."""
+    """A job that asks servers."""
 
-    out: Path  # folder of the job
-    limit: int = 0  # only the first so many inputs; 0 takes all
-    concurrency: int = 16  # items at a time
-    prices: Prices = field(default_factory=Prices)
+    out: OutputFolder
+    """folder of the results; the same command resumes there"""
+    limit: PositiveInt | None = None
+    """only the first N rows, failures or videos (default: all)"""
+    timeout: PositiveAmount = ChatConfig.timeout
+    """most seconds for a server's reply"""
+    concurrency: PositiveInt = 16
+    """episodes, or videos, at a time"""
+    api_key_env: str = "OPENAI_API_KEY"
+    """environment variable that holds the server's key"""
+    price_in: Amount = 0.0
+    """price of a million prompt tokens"""
+    price_out: Amount = 0.0
+    """price of a million completion tokens"""
 
     @property
     def folder(self) -> Path:
         """The folder, resolved."""
         return self.out.resolve()
+
+    def cost(self, usage: Usage) -> float:
+        """Price of so many tokens."""
+        return (usage.prompt_tokens * self.price_in + usage.completion_tokens * self.price_out) / 1e6
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,6 @@ class SynthesisJob:
 
     def summary(self) -> dict[str, Any]:
         """Counts and costs of all that was played, as ``report.json`` holds them."""
-        prices = self.options.prices
         lines = [self._finished[key] for key in self.finished()]
         verdicts = Counter(line.verdict for line in lines)
         kept = verdicts.pop(KEPT, 0)
@@ -196,8 +199,8 @@ class SynthesisJob:
             "rejected": dict(sorted(verdicts.items())),
             "failed": len(self._items) - len(lines),
             "usage": asdict(usage),
-            "cost": round(prices.cost(usage), 6),
-            "cost_per_kept": round(prices.cost(usage) / kept, 6) if kept else None,
+            "cost": round(self.options.cost(usage), 6),
+            "cost_per_kept": round(self.options.cost(usage) / kept, 6) if kept else None,
         }
 
     def write_rows(self, name: str, rows: Iterable[Any]) -> Path:

@@ -1,35 +1,17 @@
 """Lengths of trajectories in tokens and in calls (VideoZoomer, Figure 7, for its cold start). No model is asked."""
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
-from tyro.conf import Positional
 
 from agentic_video.evaluation.tables import section, table
-from agentic_video.synthesis.inputs import read_episodes
 from agentic_video.types.record import Record
-from agentic_video.utils.option_types import OutputFile
-from agentic_video.utils.workdir import write_whole
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the quantiles of a length."""
-
-
-@dataclass(frozen=True)
-class LengthOptions:
-    """Selection of recorded episodes."""
-
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
-    out: OutputFile | None = None
-    """write the numbers to this JSON file too"""
 
 
 def spread(values: Sequence[int]) -> dict[str, Any] | None:
@@ -84,11 +66,3 @@ def lengths_text(summary: Mapping[str, Any]) -> str:
     header = ("tokens", "count", "mean", "least", *(f"{100 * share:g} %" for share in SHARES), "most")
     calls = ((count, f"{100 * share:.1f} %") for count, share in summary["calls"].items())
     return "\n".join([*table(header, rows), *section(("calls carried out", "share"), calls)])
-
-
-def measure_lengths(options: LengthOptions) -> dict[str, Any]:
-    """Measure episodes (see :func:`summarise`)."""
-    summary = summarise(read_episodes(options.records, out=options.out))
-    if options.out is not None:
-        write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])
-    return summary

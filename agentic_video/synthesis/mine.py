@@ -7,14 +7,13 @@ answers. :mod:`agentic_video.synthesis.enhance` shows them to a teacher. No mode
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt
-from tyro.conf import Positional
+from pydantic import NonNegativeInt, PositiveInt
 
 from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
+    EpisodeOptions,
     Question,
     check_jsonl,
     question_of,
@@ -33,11 +32,9 @@ MAX_ANSWER_CHARS = 300
 
 
 @dataclass(frozen=True)
-class MineOptions:
+class MineOptions(EpisodeOptions):
     """Selection of failed questions."""
 
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
     out: OutputFile
     """file of rows to write: .jsonl"""
     below: Fraction = 0.5

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from pydantic import NonNegativeInt, PositiveInt
+from tyro.conf import UseAppendAction
+
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
 from agentic_video.graders.endpoint import Endpoint, UnreadableReply
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
-from agentic_video.synthesis.asking import ServerOptions, ask, chat_config, chat_messages, prompt
+from agentic_video.synthesis.asking import ask, chat_config, chat_messages, prompt
 from agentic_video.synthesis.classes import imitable
 from agentic_video.synthesis.inputs import (
     INFRASTRUCTURE_ENDS,
@@ -27,18 +30,18 @@ from agentic_video.synthesis.inputs import (
     read_episodes,
     read_questions,
 )
-from agentic_video.synthesis.jobs import JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
+from agentic_video.synthesis.jobs import JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, play_samples, prepare
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import question_text
+from agentic_video.systems.registry import METHODS
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.option_types import Fraction, OpenFraction
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
 MALFORMED = "right, but malformed"
-SHARE = 0.63
-"""Of desirable trajectories (section 4.1)."""
 
 Evidence = Literal["enough", "guess", "unclear"]
 Rejected = Literal["wrong-or-guess", "wrong-and-guess"]
@@ -115,54 +118,75 @@ def with_evidence(evidence: Evidence, right: bool, rejected: Rejected, formed: b
     return "right, but a guess" if right else "wrong, but not a guess"
 
 
-def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tuple[int, int]:
+def mixture(desirable: int, undesirable: int, share: float, size: int | None = None) -> tuple[int, int]:
     """Numbers of each kind to take, so that the share of desirable ones holds and as few as possible are left out.
 
-    ``size`` bounds their sum; 0: no bound.
+    ``size`` bounds their sum.
     """
     total = min(desirable / share, undesirable / (1 - share))
-    total = min(total, size) if size > 0 else total
+    total = min(total, size) if size else total
     # Where a kind is scarce all of it is taken, and the other is rounded.
     return min(desirable, round(total * share)), min(undesirable, round(total * (1 - share)))
 
 
-@dataclass(frozen=True)
-class PreferenceOptions:
-    """Episodes, judge and rules of the labels."""
+@dataclass(frozen=True, kw_only=True)
+class PreferenceOptions(TeacherOptions):
+    """Trajectories, and their judge."""
 
-    job: JobOptions  # limit counts rows that are played
-    judge: ServerOptions  # decides whether an answer is a guess: a model that reads text
-    records: tuple[Path, ...] = ()  # files of trajectory records, or folders of runs or evaluations
-    player: TeacherOptions | None = None  # plays data
-    data: tuple[Path, ...] = ()  # parquet or jsonl files of rows to play, instead of records or in addition
-    samples: int = 1  # episodes of each row that is played
-    right_from: float = 0.5  # accuracy from which an answer is right
+    records: UseAppendAction[tuple[Path, ...]] = ()
+    """file of records, or folder of a run or an evaluation; may be repeated"""
+    data: UseAppendAction[tuple[Path, ...]] = ()
+    """parquet or jsonl file of rows to play with --teacher, instead of records or in addition; may be repeated"""
+    samples: PositiveInt = 1
+    """episodes of each row"""
+    judge: str
+    """address of the judge's server: a model that reads text"""
+    judge_name: str = ""
+    """name of the judge on its server, where it has several"""
+    judge_max_tokens: NonNegativeInt = 16
+    """most tokens of the judge's reply; 0 leaves it to the server, as reasoning models want it"""
     rejected: Rejected = "wrong-or-guess"
-    share: float = SHARE  # of desirable trajectories, above 0 and below 1
-    size: int = 0  # most trajectories; 0 for no bound
-    draw: int = 0  # seed of their choice
+    """undesirable trajectories: wrong answers and guesses, or wrong guesses only as in the paper"""
+    right_from: Fraction = 0.5
+    """accuracy from which an answer is right: 0 or 1 for choices, from 0 to 1 for open-ended questions"""
+    share: OpenFraction = 0.63
+    """share of desirable trajectories"""  # section 4.1
+    size: PositiveInt | None = None
+    """most trajectories; the paper has 11,000 (default: all)"""
+    draw: NonNegativeInt = 0
+    """seed of the choice of trajectories"""
 
 
 def label(options: PreferenceOptions) -> JobReport:
     """Label episodes; complete when every episode was played and judged and there are both kinds."""
-    if bool(options.data) != bool(options.player):
+    if options.overrides and not options.data:
+        # Where nothing is played there is no config: such a word is a file that doesn't exist, for example.
+        raise SetupError(f"not an option: {options.overrides[0]}", key=options.overrides[0])
+    if bool(options.data) != bool(options.teacher):
         raise SetupError("--data and --teacher belong together: the rows to play, and who plays them", key="--data")
     if not options.records and not options.data:
         raise SetupError("name --records, or rows with --data and who plays them with --teacher", key="--records")
     check_files(options.data, "--data")
     records = list(read_episodes(options.records)) if options.records else []
-    judge = chat_config(options.judge, "--judge", "--judge-name")
+    judge = chat_config(
+        options,
+        options.judge,
+        options.judge_name,
+        "--judge",
+        "--judge-name",
+        max_tokens=options.judge_max_tokens,
+    )
     lines, complete = [], True
     system: System | None = None
-    if options.player is not None:
-        teacher = prepare(options.player)
+    if options.teacher:
+        teacher = prepare(options, options.teacher, options.teacher_name, default_system=METHODS["preferences"])
         system = teacher.system
         played, report = play(options, teacher)
         records += played
         lines.append(report.text)
         complete = report.complete
     settings = {"judge": judge.model, "right_from": options.right_from, "rejected": options.rejected}
-    with open_job(options.job, settings, "labelling") as job:
+    with open_job(options, settings, "labelling") as job:
         asyncio.run(_judge(job, records, judge, options, system))
         more = write_labelled(job, options.share, options.size, options.draw)
         lines.append(job.write_report("Preferences", more))
@@ -175,8 +199,8 @@ def label(options: PreferenceOptions) -> JobReport:
 def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], JobReport]:
     """Play the rows in a job below the folder; returns its episodes and report."""
     teacher.check_samples(options.samples)
-    questions = read_questions(options.data).first(options.job.limit)
-    with open_job(replace(options.job, out=options.job.folder / "played"), teacher.identity(), "playing") as job:
+    questions = read_questions(options.data).first(options.limit)
+    with open_job(replace(options, out=options.folder / "played"), teacher.identity(), "playing") as job:
         played = asyncio.run(play_samples(job, {(): teacher}, questions.rows, options.samples, "preferences"))
         text = job.write_report(f"Episodes of {teacher.name}", questions.numbers)
         return [record for _, record in played], JobReport(text, not job.failures)
@@ -210,7 +234,7 @@ async def _judge(
     await job.play(items, work)
 
 
-def write_labelled(job: SynthesisJob, share: float, size: int, seed: int) -> dict[str, Any]:
+def write_labelled(job: SynthesisJob, share: float, size: int | None, seed: int) -> dict[str, Any]:
     """Write ``kto.jsonl``, records with ``provenance.label``; returns numbers for the report (see :func:`mixture`)."""
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
     asked: Counter[str] = Counter()

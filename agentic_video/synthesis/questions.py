@@ -19,14 +19,6 @@ _YES_OR_NO = {"yes", "no", "true", "false"}
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Bounds of an acceptable question."""
-
-    words: int = 8  # most words of an answer
-    near: float = 0.8  # shared words (intersection over union) from which two questions about a video are the same
-
-
-@dataclass(frozen=True)
 class TeacherQuestion:
     """A question that a teacher wrote, or why it isn't acceptable."""
 
@@ -35,19 +27,19 @@ class TeacherQuestion:
     fault: str = ""
 
 
-def read_questions(reply: str, rules: Rules) -> list[TeacherQuestion] | None:
+def read_questions(reply: str, most_words: int) -> list[TeacherQuestion] | None:
     """The questions in a reply; None when it is no JSON array, alone or in a code fence."""
     found = read_array(reply)
     if found is None:
         return None
     questions = []
     for raw in found[:MAX_QUESTIONS]:
-        fault, question, answer = _checked(raw, rules)
+        fault, question, answer = _checked(raw, most_words)
         questions.append(TeacherQuestion(fault=fault) if fault else TeacherQuestion(question, answer))
     return questions
 
 
-def _checked(raw: Any, rules: Rules) -> tuple[str, str, str]:
+def _checked(raw: Any, most_words: int) -> tuple[str, str, str]:
     """The fault of a question, if any, and its texts."""
     if not isinstance(raw, dict) or set(raw) != {"question", "answer"}:
         return "not an object with question and answer", "", ""
@@ -60,7 +52,7 @@ def _checked(raw: Any, rules: Rules) -> tuple[str, str, str]:
         "characters that are no text": any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn") for c in both),
         "markup": _MARKUP.search(question) or _MARKUP.search(answer),
         "question too long": len(question) > MAX_QUESTION_CHARS,
-        "answer too long": len(answer.split()) > rules.words or len(answer) > 20 * rules.words,
+        "answer too long": len(answer.split()) > most_words or len(answer) > 20 * most_words,
         "about frames, options or examples": _ABOUT_THE_EXAM.search(question),
         "answered by yes or no": normal(answer) in _YES_OR_NO,
         "answer in the question": f" {normal(answer)} " in f" {normal(question)} ",

@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from tyro.conf import UseAppendAction
+
 from agentic_video.evaluation.backends.base import usage_of
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.runner import grades
@@ -30,7 +32,7 @@ from agentic_video.synthesis.inputs import (
     of_system,
     read_episodes,
 )
-from agentic_video.synthesis.jobs import KEPT, JobOptions, JobReport, Key, Outcome, SynthesisJob, open_job
+from agentic_video.synthesis.jobs import KEPT, JobReport, Key, Outcome, SynthesisJob, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import demonstration_fault, verify
 from agentic_video.systems.base import EpisodeView
@@ -39,6 +41,7 @@ from agentic_video.types.action import Calls
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Aside, EndReason, RecordedPart, Trajectory, Turn, recorded_frames
+from agentic_video.utils.option_types import Fraction, ModelName
 
 Kept = Literal["flaw", "whole"]
 """The part of a failed episode before its correction: all up to its flaw, or (released code) all but its answer."""
@@ -48,22 +51,26 @@ Loss = Literal["correction", "all"]
 MAX_FLAW_CHARS = 1_000
 
 
-@dataclass(frozen=True)
-class ReflectOptions:
-    """Failures, teacher and form of corrections."""
+@dataclass(frozen=True, kw_only=True)
+class ReflectOptions(TeacherOptions):
+    """Failures, and their corrections."""
 
-    job: JobOptions  # limit counts failures
-    teacher: TeacherOptions
-    rollouts: tuple[Path, ...]  # files of trajectory records, or folders of runs or evaluations
-    min_acc: float = 1.0  # an answer graded less than this is a failure
-    keep: Kept = "flaw"  # only for "flaw" is the teacher asked for one first
+    teacher: ModelName
+    """address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"""
+    rollouts: UseAppendAction[tuple[Path, ...]]
+    """file of trajectory records, or folder of a run or an evaluation; may be repeated"""
+    min_acc: Fraction = 1.0
+    """an answer graded less than this is a failure"""
+    keep: Kept = "flaw"
+    """context of a correction: the episode up to the turn that the teacher finds flawed, or all but its answer"""
     loss: Loss = "correction"
+    """turns with loss in SFT: the correction's, or those before it too"""
 
 
 def reflect(options: ReflectOptions) -> JobReport:
     """Have failures corrected; complete when every failure was."""
     episodes = read_episodes(options.rollouts)
-    teacher = prepare(options.teacher)
+    teacher = prepare(options, options.teacher, options.teacher_name)
     own = of_system(episodes, teacher.system.name, "whose failures are corrected (--system, --recipe)")
     records = chain([next(own)], own)  # there is one, before a folder is made
     settings = {
@@ -74,7 +81,7 @@ def reflect(options: ReflectOptions) -> JobReport:
         **({"keep": options.keep} if options.keep != ReflectOptions.keep else {}),
         **({"loss": options.loss} if options.loss != ReflectOptions.loss else {}),
     }
-    with open_job(options.job, settings, "reflection") as job:
+    with open_job(options, settings, "reflection") as job:
         asyncio.run(_play(job, teacher, records, options))
         title = f"Failures of {teacher.system.name} corrected by {teacher.name}"
         return JobReport(write_outputs(job, title), not job.failures)
@@ -84,7 +91,7 @@ async def _play(job: SynthesisJob, teacher: Teacher, records: Iterable[Record], 
     with closing(teacher.context(job.folder, job.options.concurrency)) as context:
         failed, count = await failures(records, teacher, context, options.min_acc)
         print(f"{count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
-        items = dict(list(failed.items())[: options.job.limit or None])
+        items = dict(list(failed.items())[: options.limit])
         await job.play(items, Reflector(teacher, context, options).reflect)
 
 

@@ -9,14 +9,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from agentic_video.config.compose import check_recipe, compose_recipe
 from agentic_video.config.overrides import check_overrides
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext, require_encoder
+from agentic_video.evaluation.engine import EngineOptions, RecipeOptions
 from agentic_video.evaluation.model import (
-    ModelOptions,
     ModelSpec,
     check_taught,
     fit_images,
@@ -27,10 +29,10 @@ from agentic_video.evaluation.model import (
 from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
-from agentic_video.rollout.chat_policy import ChatConfig, Usage
+from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.synthesis.inputs import content_of
-from agentic_video.synthesis.jobs import Key, Outcome, SynthesisJob
+from agentic_video.synthesis.jobs import JobOptions, Key, Outcome, SynthesisJob
 from agentic_video.systems.base import System
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
@@ -38,6 +40,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
+from agentic_video.utils.option_types import ModelName, Overrides
 
 JUDGE_IDENTITY = ("model", "temperature", "max_tokens", "max_answer_chars")
 RETRIEVAL_IDENTITY = ("model", "pretrained", "max_prompt_chars")
@@ -49,22 +52,19 @@ UNLIMITED = 1 << 30
 OBSERVED_BY_USER = "agentic_video.system.observation_role=user"
 
 
-@dataclass(frozen=True)
-class TeacherOptions:
-    """A teacher as a command names it."""
+@dataclass(frozen=True, kw_only=True)
+class TeacherOptions(JobOptions, EngineOptions, RecipeOptions):
+    """A job in which a teacher plays episodes."""
 
-    recipe: Path  # folder of the recipe whose system is played
-    profile: str  # of the recipe: laptop or cluster
-    model: ModelOptions
-    timeout: float = ChatConfig.timeout  # seconds for a server's reply
-    max_tokens: int | None = None  # of a server's reply; None takes the recipe's max_turn_tokens
-    seeded: bool = False  # a server gets a seed: the model's plus the number of the sample
-    overrides: tuple[str, ...] = ()  # Hydra overrides of the recipe's config
-    option: str = "--teacher"  # option that names the model, for messages; its name on a server is <option>-name
-
-    def __post_init__(self) -> None:
-        check_overrides(self.overrides)
-        check_recipe(self.recipe)
+    teacher: ModelName = ""
+    """address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"""
+    teacher_name: str = ""
+    """name of the model on the server, where it has several"""
+    seed: NonNegativeInt | None = None
+    """of sampling; a server gets it plus the number of the sample (default: it gets none)"""
+    max_tokens: PositiveInt | None = None
+    """most tokens of a server's reply (default: the recipe's max_turn_tokens)"""
+    overrides: Overrides = ()
 
 
 @dataclass(frozen=True)
@@ -123,28 +123,41 @@ class Teacher:
             raise SetupError("--samples are all the same at temperature 0: set --temperature", key="--samples")
 
 
-def prepare(options: TeacherOptions) -> Teacher:
-    """The teacher that a command names, once its server answers or its checkpoint is there."""
-    make_importable(options.recipe)
-    model, name_option = options.model, f"{options.option}-name"
-    require_model(model, options.option, name_option)
-    config = compose_recipe(options.recipe, options.profile, options.overrides)
+def prepare(
+    options: TeacherOptions, model: str, name: str, option: str = "--teacher", default_system: str = ""
+) -> Teacher:
+    """A model as player of a system, once its server answers or its checkpoint is there.
+
+    Args:
+        name: Of the model on a server.
+        option: Names the model, for messages; the option of its name is ``<option>-name``.
+        default_system: Played where the options name none.
+    """
+    check_overrides(options.overrides)
+    chosen = options.model_options(model, name, seed=options.seed or 0, concurrency=options.concurrency, option=option)
+    recipe, profile = options.recipe_folder(default_system), options.profile_of(chosen.engine)
+    name_option = f"{option}-name"
+    check_recipe(recipe)
+    make_importable(recipe)
+    require_model(chosen, option, name_option)
+    config = compose_recipe(recipe, profile, options.overrides)
     settings = settings_of(config)
-    if model.engine == "chat" and settings.system.observation_role != "user":
+    served = chosen.engine == "chat"
+    if served and settings.system.observation_role != "user":
         # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
-        config = compose_recipe(options.recipe, options.profile, [OBSERVED_BY_USER, *options.overrides])
+        config = compose_recipe(recipe, profile, [OBSERVED_BY_USER, *options.overrides])
         settings = settings_of(config)
-    check_taught(model.model, settings.system, options.option)
+    check_taught(model, settings.system, option)
     require_encoder(settings.retrieval)
-    if model.engine == "chat" and not model.model_name:
-        name = served_model(model.model, model.api_key_env, option=options.option, name_option=name_option)
-        model = replace(model, model_name=name)
-    spec = fit_images(model_spec(model, config), settings.system.max_images, shows_clips(settings.system))
+    if served and not name:
+        name = served_model(model, options.api_key_env, option=option, name_option=name_option)
+        chosen = replace(chosen, model_name=name)
+    spec = fit_images(model_spec(chosen, config), settings.system.max_images, shows_clips(settings.system))
     limits = limits_of(config)
-    if model.engine == "chat":
+    if served:
         chat = replace(spec.chat, timeout=options.timeout, max_tokens=options.max_tokens or spec.chat.max_tokens)
         spec, limits = replace(spec, chat=chat), TokenLimits(UNLIMITED, UNLIMITED, chat.max_tokens or limits.turn)
-    return Teacher(settings, limits, spec, options.seeded)
+    return Teacher(settings, limits, spec, options.seed is not None)
 
 
 Sample = tuple[VideoQA, int]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import NonNegativeInt, PositiveInt
 from rank_bm25 import BM25Plus
 
 from agentic_video.evaluation.backends.base import Backend
@@ -39,13 +40,16 @@ WORKFLOWS = prompt("workflows").splitlines()
 """Workflow hints (paper, section 3.2); each episode's instructions hold one, so that demonstrations differ."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TeamOptions:
     """Bounds of a team's work; 0 does without the thinker, or without the bank."""
 
-    thinker_rounds: int = 2  # most times that a call is rewritten
-    experiences: int = 3  # past successes that the executor is shown
-    bank_round: int = 64  # the bank grows after each so many questions
+    thinker_rounds: NonNegativeInt = 2
+    """of a team: most times that a call is written again"""
+    experiences: NonNegativeInt = 3
+    """of a team: past successes shown"""
+    bank_round: PositiveInt = 64
+    """of a team: the bank grows after each N questions"""
 
 
 @dataclass(frozen=True)

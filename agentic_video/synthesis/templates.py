@@ -4,25 +4,17 @@ The five templates are those of the paper's process-supervised data (appendix F.
 decides. No model is asked.
 """
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
-
-from pydantic import Field
-from tyro.conf import Positional
+from typing import Any, Literal, get_args
 
 from agentic_video.evaluation.tables import percent, section, table
-from agentic_video.synthesis.inputs import grade_of, of_system, read_episodes
+from agentic_video.synthesis.inputs import grade_of, of_system
 from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.option_types import OutputFile
-from agentic_video.utils.workdir import write_whole
 
 Template = Literal[
     "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"
@@ -40,16 +32,6 @@ TITLES: dict[Template, str] = {
     "other": "other sequences",
     "unfinished": "no answer",
 }
-
-
-@dataclass(frozen=True)
-class TemplateOptions:
-    """Selection of recorded episodes."""
-
-    records: Annotated[Positional[tuple[Path, ...]], Field(min_length=1)]
-    """files of records, or folders of runs or evaluations"""
-    out: OutputFile | None = None
-    """write the numbers to this JSON file too"""
 
 
 def template_of(trajectory: Trajectory) -> Template:
@@ -132,10 +114,6 @@ def templates_text(summary: dict[str, Any]) -> str:
     return "\n".join([*lines, *section(("calls in the episode", *columns), actions)])
 
 
-def count_templates(options: TemplateOptions) -> dict[str, Any]:
-    """Count episodes by template (see :func:`summarise`)."""
-    episodes = read_episodes(options.records, out=options.out)
-    summary = summarise(of_system(episodes, METHODS["templates"], "whose templates these are"))
-    if options.out is not None:
-        write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])
-    return summary
+def count_templates(episodes: Iterable[Record]) -> dict[str, Any]:
+    """Count the episodes of the system that has templates (see :func:`summarise`)."""
+    return summarise(of_system(episodes, METHODS["templates"], "whose templates these are"))

@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from agentic_video.families.base import ProcessorError, ProcessorRules
 from agentic_video.types.frame import Frame
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.processor_rules import ProcessorError, ProcessorRules
 from agentic_video.video.source import FrameRequest, FrameSource
 
 

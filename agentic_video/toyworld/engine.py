@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from agentic_video.families.registry import family_of
+from agentic_video.families.tiny import decoded, pixels_of, seconds_of
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
-from agentic_video.toyworld.forward import embed, pixels_of, positions, seconds_of
 from agentic_video.types.message import Visual
 
 
@@ -102,9 +103,10 @@ class BatchEngine:
             ids[row, length - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
             mask[row, length - len(request.prompt_ids) :] = 1
         images = pixels_of([shown for request in batch for shown in request.visuals])
-        place = torch.zeros((3, size, length), dtype=torch.long)
+        tiny = family_of(model).tiny
+        place = torch.zeros((tiny.axes, size, length), dtype=torch.long)
         for row, request in enumerate(batch):
-            place[:, row, length - len(request.prompt_ids) :] = positions(
+            place[:, row, length - len(request.prompt_ids) :] = tiny.positions(
                 model, request.prompt_ids, pixels_of(request.visuals), seconds_of(request.visuals)
             )
         banned = torch.zeros((size, model.config.text_config.vocab_size), dtype=torch.bool)
@@ -114,19 +116,13 @@ class BatchEngine:
         generators = [request.generator for request in batch]
 
         cache = DynamicCache(config=model.config.text_config)
-        inputs = embed(model, ids, images)
+        inputs = tiny.embed(model, ids, images)
         said = np.zeros((size, max(request.max_tokens for request in batch)), dtype=np.int64)
         scores = np.zeros(said.shape, dtype=np.float32)
         lengths = np.array([request.max_tokens for request in batch])
         active = np.ones(size, dtype=bool)
         for step in range(said.shape[1]):
-            output = model.model.language_model(
-                **inputs,
-                position_ids=place,
-                attention_mask=mask,
-                past_key_values=cache,
-                use_cache=True,
-            )
+            output = decoded(model, inputs, place, attention_mask=mask, past_key_values=cache, use_cache=True)
             logits = model.lm_head(output.last_hidden_state[:, -1]).masked_fill(banned, -torch.inf)
             tokens, log_probs = self._choose(logits, generators)
             said[:, step], scores[:, step] = tokens.numpy(), log_probs.numpy()
@@ -136,8 +132,8 @@ class BatchEngine:
             if not active.any():
                 break
             mask = torch.cat([mask, torch.ones((size, 1), dtype=torch.long)], 1)
-            inputs = embed(model, tokens[:, None], ())
-            place = place[:, :, -1:].amax(0, keepdim=True).expand(3, -1, -1) + 1
+            inputs = tiny.embed(model, tokens[:, None], ())
+            place = place[:, :, -1:].amax(0, keepdim=True).expand(tiny.axes, -1, -1) + 1
         return [
             Completion(tuple(said[row, : lengths[row]].tolist()), tuple(scores[row, : lengths[row]].tolist()))
             for row in range(size)

@@ -49,9 +49,6 @@ def turns_of(system: System, module: str = "") -> Turns:
 
     Args:
         module: Dotted path of the oracle's module; by default ``oracle`` next to the system's own.
-
-    Raises:
-        ValueError: The system has no oracle.
     """
     try:
         return _checked_turns(_module_of(system, module).turns)
@@ -112,7 +109,6 @@ class CustomVocabulary:
 
     Attributes:
         tags: ``TAGS`` of the oracle; each becomes a token.
-        prompt: The system's instructions.
         turns: The oracle, whose texts the tokenizer learns from.
     """
 

@@ -47,11 +47,7 @@ class World:
 
 
 def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[Scene]:
-    """The scenes of a split (a key of :data:`SPLIT_OFFSETS`), in order.
-
-    Raises:
-        ValueError: The split has too few seeds.
-    """
+    """The scenes of a split (a key of :data:`SPLIT_OFFSETS`), in order."""
     first = SPLIT_OFFSETS[split]
     room = min([offset for offset in SPLIT_OFFSETS.values() if offset > first], default=SEEDS_PER_WORLD) - first
     if count > room:

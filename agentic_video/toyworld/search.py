@@ -130,7 +130,6 @@ class SearchFigures:
         first_follows: The first look showed only stretches where the signpost points; None without a look.
         second_follows: The second look, after a miss, showed only new stretches where the event may still be by the
             arrows seen; None without such a look.
-        found: A look showed the event.
     """
 
     looks: int

@@ -21,7 +21,6 @@ class SearchSummary:
 
     Attributes:
         accuracy: Share of right answers; of intervals their mean IoU.
-        looks: Looks per episode.
         first_follows: Share of first looks that went where the signpost points.
         again: Share of episodes that looked again after a miss.
         second_follows: Share of these that went where the event may still be.
@@ -79,11 +78,7 @@ def cells(searched: SearchSummary) -> list[str]:
 
 
 def by_steps(folder: Path, width: int) -> list[tuple[str, SearchSummary]]:
-    """Figures of a run's training episodes, ``width`` steps together.
-
-    Raises:
-        SetupError: The folder has no such episodes, or a file of them can't be read.
-    """
+    """Figures of a run's training episodes, ``width`` steps together."""
     groups: dict[int, list[Record]] = {}
     for file in sorted((folder / "episodes").glob("step_*.jsonl")):
         if match := re.fullmatch(r"step_(\d+)", file.stem):

@@ -18,9 +18,10 @@ import torch
 from aiohttp import web
 from PIL import Image
 
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.engine import GenerationRequest
 from agentic_video.toyworld.engine import BatchEngine
-from agentic_video.toyworld.model import FAMILIES, chat_format_of, family_of, load_checkpoint
+from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.video.sizes import resize
@@ -37,7 +38,7 @@ class ChatServer:
     def __init__(self, model_dir: Path):
         self._model, tokenizer = load_checkpoint(model_dir)
         self._model.eval()
-        self._side = FAMILIES[family_of(self._model)].frame_side
+        self._side = family_of(self._model).tiny.frame_side
         self._format = chat_format_of(self._model, tokenizer)
         self._tokenizer = tokenizer
 

@@ -7,10 +7,10 @@ import shutil
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
-from agentic_video.toyworld.build import ensure
-from agentic_video.toyworld.cache import SHIPPED, Cache
-from agentic_video.toyworld.command_line import recipe_parser, run_builder
-from agentic_video.toyworld.recipe import toy_recipe
+from agentic_video.toyworld.build.cache import SHIPPED, Cache
+from agentic_video.toyworld.build.command_line import recipe_parser, run_builder
+from agentic_video.toyworld.build.ensure import ensure
+from agentic_video.toyworld.build.recipe import toy_recipe
 
 
 def main() -> None:

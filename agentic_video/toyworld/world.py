@@ -90,11 +90,9 @@ class WorldRecipe:
     """Properties of the videos besides their seeds.
 
     Attributes:
-        fps: Frames per second.
         side: Width and height in pixels (even, for H.264's chroma).
         min_seconds: Shortest video. With events from second 11 on and less than a minute, every second has two digits,
             and at 10 frames per second they begin its frame's number.
-        max_seconds: Longest video.
         overview_frames: Number of overview frames that events avoid; the system's.
         other_overviews: Other numbers of overview frames that events, and arrows of ``search`` questions, avoid if that
             leaves any second.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from agentic_video.types.plain import as_float, as_int
+from agentic_video.types.schema import Int, Natural, Number, Positive
+from agentic_video.types.text import short
 
 MAX_PICTURE_BYTES = 2 * 2**20
 """Largest PNG file of a picture that a tool made; a larger one isn't recorded."""
@@ -44,9 +48,9 @@ class Crop:
         frame_width: In pixels, of the frame as it was cut.
     """
 
-    box: tuple[int, int, int, int]
-    frame_width: int
-    frame_height: int
+    box: tuple[Int, Int, Int, Int]
+    frame_width: Int
+    frame_height: Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +117,36 @@ class Frame:
         return "key" in self.__dict__
 
 
+def _check_crop(crop: Crop) -> Crop:
+    left, top, right, bottom = crop.box
+    if not (0 <= left < right <= crop.frame_width and 0 <= top < bottom <= crop.frame_height):
+        raise ValueError(f"is no region of a frame: {short(crop)}")
+    return crop
+
+
+RecordedCrop = Annotated[Crop, AfterValidator(_check_crop)]
+
+
+def _absent(value: object) -> bool:
+    return not value
+
+
+def _picture_of(text: object) -> object:
+    """The file that a record holds in base64; other values are refused later."""
+    try:
+        return b64decode(text, validate=True) if isinstance(text, str) else text
+    except ValueError:
+        return b""
+
+
+Picture = Annotated[
+    bytes,
+    BeforeValidator(_picture_of),
+    Field(min_length=1, max_length=MAX_PICTURE_BYTES),
+    PlainSerializer(lambda file: b64encode(file).decode("ascii")),
+]
+
+
 @dataclass(frozen=True)
 class FrameRef:
     """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels.
@@ -122,13 +156,13 @@ class FrameRef:
         picture: Such a picture as a PNG file; None where it wasn't recorded.
     """
 
-    index: int
-    time: float
-    width: int
-    height: int
-    crop: Crop | None = None
-    made: str = ""
-    picture: bytes | None = field(default=None, compare=False, repr=False)
+    index: Natural
+    time: Number
+    width: Positive
+    height: Positive
+    crop: Annotated[RecordedCrop | None, Field(exclude_if=_absent)] = None
+    made: Annotated[str, Field(exclude_if=_absent)] = ""
+    picture: Annotated[Picture | None, Field(exclude_if=_absent)] = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, frame: Frame, video: str = "") -> FrameRef:
@@ -270,16 +304,37 @@ class Clip(SameSizeFrames):
         return all(frame.has_key for frame in self.frames)
 
 
+def _check_picture(frame: FrameRef) -> FrameRef:
+    if frame.picture is not None and not frame.made:
+        raise ValueError("has a 'picture' without its key in 'made'")
+    return frame
+
+
+RecordedFrame = Annotated[FrameRef, AfterValidator(_check_picture)]
+"""A frame of a record, checked where it is read."""
+
+
 @dataclass(frozen=True)
 class ClipRef(SameSizeFrames):
     """A shown clip without its pixels: frames of one size in order of time."""
 
-    frames: tuple[FrameRef, ...]
+    frames: tuple[RecordedFrame, ...]
 
     @property
     def times(self) -> tuple[float, ...]:
         """The frames' times in seconds."""
         return tuple(frame.time for frame in self.frames)
+
+
+def _check_clip(clip: ClipRef) -> ClipRef:
+    sizes, times = {(frame.width, frame.height) for frame in clip.frames}, list(clip.times)
+    if len(times) < 2 or len(sizes) > 1 or times != sorted(times):
+        raise ValueError("is no clip: at least 2 frames of one size in order of time")
+    return clip
+
+
+RecordedClip = Annotated[ClipRef, AfterValidator(_check_clip)]
+"""A clip of a record, checked where it is read."""
 
 
 @dataclass(frozen=True)

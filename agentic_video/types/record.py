@@ -22,189 +22,31 @@ Loading checks every field. ``docs/data.md`` describes the parts of a trajectory
 
 import json
 import zlib
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, Self, TextIO
+from typing import Any, BinaryIO, TextIO
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentic_video.types.frame import MAX_PICTURE_BYTES
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.plain import as_json
 from agentic_video.types.row import RowError, VideoQA, located
-from agentic_video.types.schema import first_problem
+from agentic_video.types.schema import Int, Number, first_problem
 from agentic_video.types.text import printable, short
-from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.types.trajectory import Trajectory
 
 VERSION = 2
 """Raise it when a reader of the older format could misread a record."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _RecordFields(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
-
-def _countable(value: Any) -> Any:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"must be a number below 2**63, got {short(value)}")
-    return value
-
-
-_Int = Annotated[int, BeforeValidator(_countable)]
-_Number = Annotated[float, BeforeValidator(_countable)]
-_Natural = Annotated[_Int, Field(ge=0)]
-_Positive = Annotated[_Int, Field(gt=0)]
-
-
-class _CropFields(_Strict):
-    box: Annotated[list[_Int], Field(min_length=4, max_length=4)]
-    frame_width: _Int
-    frame_height: _Int
-
-    @model_validator(mode="after")
-    def _lies_inside(self) -> Self:
-        left, top, right, bottom = self.box
-        if not (0 <= left < right <= self.frame_width and 0 <= top < bottom <= self.frame_height):
-            raise ValueError(f"is no region of a frame: {self.model_dump()}")
-        return self
-
-
-class _FrameFields(_Strict):
-    index: _Natural
-    time: _Number
-    width: _Positive
-    height: _Positive
-    crop: _CropFields = Field(default=None)  # type: ignore[assignment]
-    made: str = ""
-    picture: str = ""
-
-    @field_validator("picture")
-    @classmethod
-    def _is_small_png(cls, picture: str, info: ValidationInfo) -> str:
-        try:
-            size = len(b64decode(picture, validate=True))
-        except ValueError:
-            size = 0
-        if not info.data.get("made") or not 0 < size <= MAX_PICTURE_BYTES:
-            raise ValueError(
-                f"must be a PNG file of at most {MAX_PICTURE_BYTES} bytes in base64, with its key in 'made'"
-            )
-        return picture
-
-
-class _ClipFields(_Strict):
-    frames: list[_FrameFields]
-
-    @model_validator(mode="after")
-    def _is_clip(self) -> Self:
-        sizes = {(frame.width, frame.height) for frame in self.frames}
-        times = [frame.time for frame in self.frames]
-        if len(times) < 2 or len(sizes) > 1 or times != sorted(times):
-            raise ValueError("is no clip: at least 2 frames of one size in order of time")
-        return self
-
-
-def _kind_of_part(part: Any) -> str:
-    if isinstance(part, str):
-        return "<text>"
-    return "<clip>" if isinstance(part, Mapping) and "frames" in part else "<frame>"
-
-
-_Part = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[_FrameFields, Tag("<frame>")] | Annotated[_ClipFields, Tag("<clip>")],
-    Discriminator(_kind_of_part),
-]
-
-
-class _CallFields(_Strict):
-    name: str
-    arguments: dict[str, Any]
-
-
-class _AnswerFields(_Strict):
-    kind: Literal["answer"]
-    text: str
-
-
-class _IllegalFields(_Strict):
-    kind: Literal["illegal"]
-    reason: str
-
-
-class _CallsFields(_Strict):
-    kind: Literal["calls"]
-    calls: list[_CallFields]
-
-
-_Action = Annotated[
-    Annotated[_AnswerFields, Tag("<answer>")]
-    | Annotated[_IllegalFields, Tag("<illegal>")]
-    | Annotated[_CallsFields, Tag("<calls>")],
-    Discriminator(lambda action: f"<{action.get('kind')}>" if isinstance(action, Mapping) else "<answer>"),
-]
-
-
-class _MessageFields(_Strict):
-    role: Literal["system", "user"]
-    parts: list[_Part]
-
-
-class _AsideFields(_Strict):
-    messages: list[_MessageFields]
-    text: str
-    num_tokens: _Int
-    prompt_tokens: _Int = 0
-    finished: bool = True
-    prefix: str = ""
-    stop: list[str] = []
-    token_ids: list[_Natural] = []
-
-
-class _TurnFields(_Strict):
-    text: str
-    action: _Action
-    num_tokens: _Int
-    observation: list[_Part]
-    finished: bool = True
-    legal_calls: _Int = 0
-    illegal_calls: _Int = 0
-    token_ids: list[_Natural] = []
-    loss_mask: bool = True
-    asides: list[_AsideFields] = []
-
-
-class _TrajectoryFields(_Strict):
-    qa_id: str
-    system: str
-    opening: list[_MessageFields]
-    turns: list[_TurnFields]
-    end: Literal[tuple(end.value for end in EndReason)]  # type: ignore[valid-type]
-    error: str = ""
-    rollout_index: _Int = 0
-    num_tokens: _Int = 0
-    forced: bool = False
-    asides: list[_AsideFields] = []
-    notes: dict[str, Any] = {}
-
-
-class _RecordFields(_Strict):
-    version: _Int
+    version: Int
     video_qa: dict[str, Any]
-    trajectory: _TrajectoryFields
-    reward_extra_info: dict[str, _Number] = {}
+    trajectory: Trajectory
+    reward_extra_info: dict[str, Number] = {}
     provenance: dict[str, Any] = {}
 
 
@@ -248,47 +90,28 @@ class Record:
     @classmethod
     def from_dict(cls, raw: Any, where: str = "record") -> "Record":
         """Check the fields of a line; ``where`` names it in the RecordError about a bad one."""
-        raw = _upgraded(raw)
         if isinstance(raw, Mapping) and "question" in raw and not is_record(raw):
             raise MisplacedRowError(f"{where}: is a row (a question), not a record (a finished episode)")
-        if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
+        if isinstance(raw, Mapping) and "version" in raw and raw["version"] not in (1, VERSION):
             raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
         try:
-            _RecordFields.model_validate(raw)
+            fields = _RecordFields.model_validate(raw)
         except ValidationError as error:
             key, problem = first_problem(error)
             raise RecordError(f"{where}: {f'field {key!r}' if key else 'a record'} {problem}") from None
         try:
-            qa = VideoQA.from_row(raw["video_qa"], f"{where}: video_qa")
+            qa = VideoQA.from_row(fields.video_qa, f"{where}: video_qa")
         except (RowError, TypeError) as error:
             raise RecordError(str(error)) from error
-        trajectory = Trajectory.from_dict(raw["trajectory"])
+        trajectory = fields.trajectory
         if trajectory.qa_id != qa.id:
             raise RecordError(f"{where}: field 'trajectory.qa_id' is {trajectory.qa_id!r}, but 'video_qa.id' {qa.id!r}")
-        rewards = raw.get("reward_extra_info", {})
-        return cls(qa, trajectory, {name: float(value) for name, value in rewards.items()}, raw.get("provenance", {}))
+        return cls(qa, trajectory, fields.reward_extra_info, fields.provenance)
 
 
 def is_record(raw: Any) -> bool:
     """Return True for a line that is meant to be a record; it isn't checked."""
     return isinstance(raw, Mapping) and ("video_qa" in raw or "trajectory" in raw)
-
-
-def _upgraded(raw: Any) -> Any:
-    """Convert a record of version 1, in which ``loss_mask`` was ``taught``."""
-    if not isinstance(raw, Mapping) or raw.get("version") != 1:
-        return raw
-    trajectory = raw.get("trajectory")
-    turns = trajectory.get("turns") if isinstance(trajectory, Mapping) else None
-    if not isinstance(trajectory, Mapping) or not isinstance(turns, list):
-        return {**raw, "version": VERSION}
-    renamed = [
-        {{"taught": "loss_mask"}.get(key, key): value for key, value in turn.items()}
-        if isinstance(turn, Mapping)
-        else turn
-        for turn in turns
-    ]
-    return {**raw, "version": VERSION, "trajectory": {**trajectory, "turns": renamed}}
 
 
 def write_record(file: TextIO, record: Record) -> None:

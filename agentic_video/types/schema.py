@@ -1,10 +1,18 @@
-"""Pydantic's validation errors as one line."""
+"""Types of fields that pydantic checks, and its validation errors as one line."""
 
-from pydantic import ValidationError
+from typing import Annotated
+
+from pydantic import Field, Strict, ValidationError
 
 from agentic_video.types.text import short
 
-_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown"}
+Flag = Annotated[bool, Strict()]
+Number = Annotated[float, Strict()]
+Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
+Natural = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Strict(), Field(gt=0, lt=2**63)]
+
+_WORDS = {"missing": "is missing", "extra_forbidden": "is unknown", "unexpected_keyword_argument": "is unknown"}
 
 
 def first_problem(error: ValidationError) -> tuple[str, str]:

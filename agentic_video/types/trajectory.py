@@ -1,18 +1,30 @@
 """Trajectories of episodes: plain data that rewards, metrics, exports and viewers read."""
 
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Clip, ClipRef, Crop, Frame, FrameRef
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    WrapSerializer,
+)
+
+from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef, RecordedClip, RecordedFrame
 from agentic_video.types.message import Message, Part
 from agentic_video.types.plain import as_json
+from agentic_video.types.schema import Flag, Int, Natural, first_problem
 
 
 class EndReason(StrEnum):
@@ -27,14 +39,50 @@ class EndReason(StrEnum):
     ENGINE_ERROR = "engine_error"
 
 
-RecordedPart = str | FrameRef | ClipRef
+def _kind_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return "<text>"
+    return "<clip>" if isinstance(part, ClipRef) or (isinstance(part, Mapping) and "frames" in part) else "<frame>"
+
+
+RecordedPart = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[RecordedFrame, Tag("<frame>")] | Annotated[RecordedClip, Tag("<clip>")],
+    Discriminator(_kind_of_part),
+]
+
+
+def _kind_of_action(action: Any) -> str:
+    return f"<{action.get('kind') if isinstance(action, Mapping) else type(action).__name__.lower()}>"
+
+
+def _without_kind(action: Any) -> Any:
+    return {key: value for key, value in action.items() if key != "kind"} if isinstance(action, Mapping) else action
+
+
+def _with_kind(action: Action, plain: Callable[[Action], dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": type(action).__name__.lower(), **plain(action)}
+
+
+_bare = BeforeValidator(_without_kind)
+RecordedAction = Annotated[
+    Annotated[Answer, _bare, Tag("<answer>")]
+    | Annotated[Illegal, _bare, Tag("<illegal>")]
+    | Annotated[Calls, _bare, Tag("<calls>")],
+    Discriminator(_kind_of_action),
+    WrapSerializer(_with_kind),
+]
+"""An action; a record has its kind among its fields."""
+
+
+def _empty(value: object) -> bool:
+    return not value
 
 
 @dataclass(frozen=True)
 class RecordedMessage:
     """A message with references instead of images and clips."""
 
-    role: str
+    role: Literal["system", "user"]
     parts: tuple[RecordedPart, ...]
 
 
@@ -52,12 +100,12 @@ class Aside:
 
     messages: tuple[RecordedMessage, ...]
     text: str
-    num_tokens: int
-    prompt_tokens: int = 0
-    finished: bool = True
+    num_tokens: Int
+    prompt_tokens: Int = 0
+    finished: Flag = True
     prefix: str = ""
     stop: tuple[str, ...] = ()
-    token_ids: tuple[int, ...] = ()
+    token_ids: tuple[Natural, ...] = ()
 
     @property
     def reply(self) -> str:
@@ -84,20 +132,20 @@ class Turn:
     """
 
     text: str
-    action: Action
-    num_tokens: int
-    finished: bool = True
+    action: RecordedAction
+    num_tokens: Int
+    finished: Flag = True
     observation: tuple[RecordedPart, ...] = ()
-    legal_calls: int = 0
-    illegal_calls: int = 0
-    token_ids: tuple[int, ...] = ()
-    loss_mask: bool = True
-    asides: tuple[Aside, ...] = ()
+    legal_calls: Int = 0
+    illegal_calls: Int = 0
+    token_ids: tuple[Natural, ...] = ()
+    loss_mask: Annotated[Flag, Field(validation_alias=AliasChoices("loss_mask", "taught"), exclude_if=bool)] = True
+    asides: Annotated[tuple[Aside, ...], Field(exclude_if=_empty)] = ()
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A finished episode.
+    """A finished episode, as records hold it: pydantic reads and writes its fields.
 
     Attributes:
         rollout_index: Number of the rollout in its group.
@@ -116,11 +164,13 @@ class Trajectory:
     turns: tuple[Turn, ...]
     end: EndReason
     error: str = ""
-    rollout_index: int = 0
-    num_tokens: int = 0
-    forced: bool = False
-    asides: tuple[Aside, ...] = ()
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    rollout_index: Int = 0
+    num_tokens: Int = 0
+    forced: Annotated[Flag, Field(exclude_if=_empty)] = False
+    asides: Annotated[tuple[Aside, ...], Field(exclude_if=_empty)] = ()
+    notes: Annotated[Mapping[str, Any], Field(exclude_if=_empty)] = field(default_factory=dict)
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # of the parts too
 
     @property
     def answer(self) -> str | None:
@@ -157,85 +207,21 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers; :meth:`from_dict` reads them back."""
-        # Not dataclasses.asdict: it copies each token id and each number, on an event loop that has others to serve.
-        record = {**vars(self), "opening": _plain_messages(self.opening), "turns": tuple(map(_plain_turn, self.turns))}
-        record |= {
-            "end": self.end.value,
-            "asides": tuple(map(_plain_aside, self.asides)),
-            "notes": deepcopy(self.notes),
-        }
-        return {key: value for key, value in record.items() if value or key not in _LEFT_OUT}
+        return cast(dict[str, Any], _schema().dump_python(self, warnings=False))
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> "Trajectory":
-        """The trajectory that :meth:`to_dict` wrote."""
-        turns = tuple(
-            Turn(
-                **{
-                    **turn,
-                    "action": _action(turn["action"]),
-                    "observation": _parts(turn["observation"]),
-                    "token_ids": tuple(turn.get("token_ids", ())),
-                    "asides": tuple(map(_aside, turn.get("asides", ()))),
-                }
-            )
-            for turn in record["turns"]
-        )
-        asides = tuple(map(_aside, record.get("asides", ())))
-        opening = _messages(record["opening"])
-        return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"]), "asides": asides})
+    def from_dict(cls, record: Any) -> "Trajectory":
+        """The trajectory that :meth:`to_dict` wrote; a ValueError names a bad field."""
+        try:
+            return _schema().validate_python(record)
+        except ValidationError as error:
+            key, problem = first_problem(error)
+            raise ValueError(f"trajectory: field {key!r} {problem}") from None
 
 
-_LEFT_OUT = ("forced", "asides", "notes")
-"""Fields of few systems, which aren't written where they are empty."""
-
-
-def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], ...]:
-    def plain(part: RecordedPart) -> str | dict[str, Any]:
-        if isinstance(part, ClipRef):
-            return {"frames": tuple(map(_plain_frame, part.frames))}
-        return part if isinstance(part, str) else _plain_frame(part)
-
-    return tuple(map(plain, parts))
-
-
-def _plain_frame(frame: FrameRef) -> dict[str, Any]:
-    plain = {key: value for key, value in vars(frame).items() if key not in ("made", "picture")}
-    if frame.made:
-        plain["made"] = frame.made
-    if frame.picture is not None:
-        plain["picture"] = b64encode(frame.picture).decode("ascii")
-    if frame.crop is None:
-        del plain["crop"]
-    else:
-        plain["crop"] = dict(vars(frame.crop))
-    return plain
-
-
-def _plain_turn(turn: Turn) -> dict[str, Any]:
-    action: dict[str, Any] = {"kind": type(turn.action).__name__.lower()}
-    if isinstance(turn.action, Calls):
-        action["calls"] = tuple(
-            {"name": call.name, "arguments": deepcopy(call.arguments)} for call in turn.action.calls
-        )
-    else:
-        action |= vars(turn.action)
-    record = {**vars(turn), "action": action, "observation": _plain_parts(turn.observation)}
-    if turn.loss_mask:
-        del record["loss_mask"]
-    if turn.asides:
-        record["asides"] = tuple(map(_plain_aside, turn.asides))
-    else:
-        del record["asides"]
-    return record
-
-
-def _plain_messages(messages: Sequence[RecordedMessage]) -> tuple[dict[str, Any], ...]:
-    return tuple({"role": message.role, "parts": _plain_parts(message.parts)} for message in messages)
-
-
-def _plain_aside(aside: Aside) -> dict[str, Any]:
-    return {**vars(aside), "messages": _plain_messages(aside.messages)}
+@cache
+def _schema() -> TypeAdapter[Trajectory]:
+    return TypeAdapter(Trajectory)
 
 
 def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,41 +270,3 @@ def _reference(shown: Frame | Clip, video: str) -> FrameRef | ClipRef:
     if isinstance(shown, Clip):
         return ClipRef(tuple(FrameRef.of(frame, video) for frame in shown.frames))
     return FrameRef.of(shown, video)
-
-
-def _messages(raw: Sequence[Mapping[str, Any]]) -> tuple[RecordedMessage, ...]:
-    return tuple(RecordedMessage(message["role"], _parts(message["parts"])) for message in raw)
-
-
-def _aside(raw: Mapping[str, Any]) -> Aside:
-    lists = {key: tuple(raw.get(key, ())) for key in ("stop", "token_ids")}
-    return Aside(**{**raw, **lists, "messages": _messages(raw["messages"])})
-
-
-def _parts(raw: Sequence[Any]) -> tuple[RecordedPart, ...]:
-    return tuple(part if isinstance(part, str) else _part(part) for part in raw)
-
-
-def _part(raw: Mapping[str, Any]) -> FrameRef | ClipRef:
-    return ClipRef(tuple(map(_read_frame, raw["frames"]))) if "frames" in raw else _read_frame(raw)
-
-
-def _read_frame(raw: Mapping[str, Any]) -> FrameRef:
-    fields = dict(raw)
-    if "crop" in raw:
-        fields["crop"] = Crop(**{**raw["crop"], "box": tuple(raw["crop"]["box"])})
-    if "picture" in raw:
-        fields["picture"] = b64decode(raw["picture"])
-    return FrameRef(**fields)
-
-
-def _action(raw: Mapping[str, Any]) -> Action:
-    match raw["kind"]:
-        case "answer":
-            return Answer(raw["text"])
-        case "illegal":
-            return Illegal(raw["reason"])
-        case "calls":
-            return Calls(tuple(ToolCall(call["name"], call["arguments"]) for call in raw["calls"]))
-        case kind:
-            raise ValueError(f"unknown kind of action {kind!r}")

@@ -56,7 +56,7 @@ def shared_budget(tokens: int, count: int, *, least: int = 1, most: int, factor:
 def fit_size(
     width: int, height: int, budget: PixelBudget, frames: int = 1, padded: int | None = None
 ) -> tuple[int, int]:
-    """Choose the size of a frame under a pixel budget, as Qwen2-VL's ``smart_resize`` does.
+    """Choose the size of a frame under a pixel budget, as the Qwen2-VL processor does.
 
     Args:
         width: Width in pixels.
@@ -67,7 +67,7 @@ def fit_size(
 
     Returns:
         (width, height) in pixels, multiples of ``budget.factor``, area within the budget and aspect ratio as close to
-        the original as that allows. As in ``smart_resize``, sides far from square under a tight budget can leave the
+        the original as that allows. As there, sides far from square under a tight budget can leave the
         area out of bounds, because a side is never less than one factor.
 
     Raises:
@@ -75,7 +75,7 @@ def fit_size(
     """
     check_sides(width, height)
     factor, area = budget.factor, frames * height * width
-    # Python's round (half to even) and the order of the divisions are those of smart_resize: the processor recomputes
+    # Python's round (half to even) and the order of the divisions are the processor's, which recomputes
     # the size and both must agree to the pixel.
     new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
     pixels = (padded or frames) * new_width * new_height

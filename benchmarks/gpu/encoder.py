@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from agentic_video.toyworld.clip import ClipRecipe, build_tokenizer, model_config
+from agentic_video.toyworld.build.clip import ClipRecipe, build_tokenizer, model_config
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
 

@@ -468,7 +468,7 @@ def patchify_frames(
     import torch
     from transformers import AutoProcessor
 
-    from agentic_video.training.inputs.model_inputs import image_patches
+    from agentic_video.families.qwen_vl_inputs import image_patches
 
     folder = checkpoint_of(scratch, model, "float32", "cpu", None, None)
     processor = AutoProcessor.from_pretrained(folder).image_processor

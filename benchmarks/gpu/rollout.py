@@ -104,9 +104,9 @@ class Rollout:
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
 
-        from agentic_video.rollout.vllm_prompts import one_placeholder
-
-        prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, [self._pad]))
+        # vLLM writes the placeholders of an image itself
+        short = [token for at, token in enumerate(ids) if not (at and token == self._pad == ids[at - 1])]
+        prompt = TokensPrompt(prompt_token_ids=short)
         if images:
             prompt["multi_modal_data"] = {"image": [Image.fromarray(image) for image in images]}
         sampling = SamplingParams(

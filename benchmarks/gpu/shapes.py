@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.families.registry import family_of
 from agentic_video.toyworld.model import (
-    CHAT_TEMPLATE,
-    FAMILIES,
-    MERGE,
-    SPECIAL_TOKENS,
-    TEMPORAL_PATCH,
-    FamilyName,
     ModelRecipe,
     build_model,
     build_tokenizer,
     save_checkpoint,
-    write_qwen_files,
 )
 
 FRAME = (448, 224)
@@ -34,7 +28,7 @@ WORDS = ("what happens in the video after the red square has gone and before the
 class Shape:
     """The sizes of a published model."""
 
-    family: FamilyName  # ``qwen2_5_vl`` or ``qwen3_vl``
+    family: str  # ``qwen2_5_vl`` or ``qwen3_vl``
     text: Mapping[str, Any]  # the language model's part of ``config.json``, without its vocabulary
     vision: Mapping[str, Any]  # the vision tower's part
     vocabulary: int  # rows of the embedding
@@ -108,10 +102,11 @@ def model_config(
     name: str, tokenizer: Any, *, layers: int | None = None, vision_layers: int | None = None, vocabulary: bool = True
 ) -> Any:
     """The Hugging Face config of a shape; depths default to the published ones, the vocabulary to the tokenizer's."""
-    from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
+    import transformers
 
     shape = SHAPES[name]
-    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
+    tiny: Any = family_of(shape.family).tiny
+    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in tiny.special_tokens}
     text = {
         **shape.text,
         "vocab_size": shape.vocabulary if vocabulary else len(tokenizer),
@@ -127,17 +122,16 @@ def model_config(
         **shape.vision,
         "depth": depth,
         "out_hidden_size": shape.text["hidden_size"],
-        "patch_size": FAMILIES[shape.family].patch_side,
-        "spatial_merge_size": MERGE,
-        "temporal_patch_size": TEMPORAL_PATCH,
+        "patch_size": tiny.patch_side,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
         "in_channels": 3,
     }
     for key in ("fullatt_block_indexes", "deepstack_visual_indexes"):
         if key in vision:
             # A shallow tower has as many of these layers as fit, the last one among them.
             vision[key] = [layer for layer in vision[key] if layer < depth] or [depth - 1]
-    configs: dict[str, Any] = {"qwen2_5_vl": Qwen2_5_VLConfig, "qwen3_vl": Qwen3VLConfig}
-    config = configs[shape.family](
+    config = getattr(transformers, tiny.classes[0])(
         text_config=text,
         vision_config=vision,
         image_token_id=ids["<|image_pad|>"],
@@ -148,8 +142,7 @@ def model_config(
         eos_token_id=ids["<|im_end|>"],
         pad_token_id=ids["<|endoftext|>"],
     )
-    architectures = {"qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration", "qwen3_vl": "Qwen3VLForConditionalGeneration"}
-    config.architectures = [architectures[shape.family]]
+    config.architectures = [tiny.classes[1]]
     return config
 
 
@@ -175,7 +168,7 @@ def write_checkpoint(
         return folder
     tokenizer = build_tokenizer(WORDS * 4)
     if name in TINY:
-        family: FamilyName = "qwen2_5_vl" if TINY[name] == "qwen2_5_vl" else "qwen3_vl"
+        family = TINY[name]
         model = build_model(tokenizer, ModelRecipe(family=family, layers=layers or 2, seed=seed))
         model.config.text_config.max_position_embeddings = SHAPES["qwen2.5-vl-7b"].text["max_position_embeddings"]
         save_checkpoint(spread_out(model, spread).to(getattr(torch, dtype)), tokenizer, folder)
@@ -215,34 +208,15 @@ def _without_weights(model: Any, tokenizer: Any, folder: Path) -> None:
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_qwen_files(folder)
+    family_of(model).tiny.write_tokenizer_files(folder)
 
 
-def _let_frames_be(folder: Path, family: FamilyName) -> None:
+def _let_frames_be(folder: Path, family: str) -> None:
     """Write processors that resize no frame of up to :data:`MAX_PIXELS`."""
-    from transformers import (
-        AutoTokenizer,
-        Qwen2_5_VLProcessor,
-        Qwen2VLImageProcessor,
-        Qwen3VLProcessor,
-    )
-    from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
-    from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+    from transformers import AutoTokenizer
 
-    values = {**FAMILIES[family].processor, "max_pixels": MAX_PIXELS}
-    clips = FAMILIES[family].video_processor
-    clips["size"]["longest_edge"] = max(clips["size"]["longest_edge"], MAX_PIXELS)
-    processor, video = (
-        (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor)
-        if family == "qwen2_5_vl"
-        else (Qwen3VLProcessor, Qwen3VLVideoProcessor)
-    )
-    processor(
-        image_processor=Qwen2VLImageProcessor(**values),
-        tokenizer=AutoTokenizer.from_pretrained(folder),
-        video_processor=video(**clips),
-        chat_template=CHAT_TEMPLATE,
-    ).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    family_of(family).tiny.processor(tokenizer, max_pixels=MAX_PIXELS).save_pretrained(folder)
 
 
 def parameters(name: str, layers: int | None = None) -> dict[str, int]:

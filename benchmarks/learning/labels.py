@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentic_video.synthesis.preferences import DESIRABLE, SHARE, UNDESIRABLE, mixture, with_evidence
+from agentic_video.synthesis.preferences import DESIRABLE, UNDESIRABLE, PreferenceOptions, mixture, with_evidence
 from agentic_video.toyworld.search import search_figures
 from agentic_video.types.record import Record
 
@@ -21,5 +21,5 @@ def labelled(records: Sequence[Record]) -> list[Record]:
         right = record.rewards["acc"] >= 0.5
         label = with_evidence("enough" if found else "guess", right, "wrong-or-guess")
         kinds[label].append(replace(record, provenance={**record.provenance, "label": label}))
-    counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), SHARE)
+    counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), PreferenceOptions.share)
     return [record for kind, count in zip(kinds.values(), counts, strict=True) for record in kind[:count]]

@@ -11,6 +11,8 @@ from agentic_video.report.summary import SMOOTHING, smooth
 from agentic_video.utils.standard_error import clustered_error
 from benchmarks.tables import table
 
+MARKER = "<!-- results -->"
+"""The page's line after which :func:`publish` writes."""
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
@@ -120,36 +122,20 @@ def distinct(results: Sequence[Result], *keys: str) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(tuple(result[key] for key in keys) for result in results))
 
 
-COSTS = ("calls", "frames", "refused calls")
-
-
-def costs(found: Sequence[Result], stage: str) -> list[str]:
-    """Cells of :data:`COSTS` in a stage."""
-    return [plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")]
-
-
-def chain_table(results: Sequence[Result]) -> str:
-    """Every stage of every system's chain."""
+def stage_table(results: Sequence[Result]) -> str:
+    """Every stage of every chain, and the gain of GRPO over SFT."""
     rows = []
-    for (system,) in distinct(results, "system"):
+    for system in dict.fromkeys(result["system"] for result in results):
         found = of(results, system, "chain")
         for stage in STAGES:
-            if figures(found, stage, "sampled", "accuracy"):
-                accuracies = [percent(figures(found, stage, kind, "accuracy")) for kind in ("sampled", "greedy")]
-                rows.append([system, TITLES[stage], str(len(found)), *accuracies, *costs(found, stage)])
-    return table(["system", "after", "seeds", "accuracy % (sampled)", "accuracy % (greedy)", *COSTS], rows)
-
-
-def gain_table(results: Sequence[Result]) -> str:
-    """Gain of GRPO over SFT, and minutes of the chain."""
-    rows = []
-    for (system,) in distinct(results, "system"):
-        if found := of(results, system, "chain"):
-            gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
-            minutes = [(result["seconds"] + sum(result["seconds_before"].values())) / 60 for result in found]
-            by_seed = gained(found, "sft", found, "grpo", "sampled")
-            rows.append([system, plain(gains), by_seed, ", ".join(f"{minute:.1f}" for minute in minutes)])
-    return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
+            if not (sampled := figures(found, stage, "sampled", "accuracy")):
+                continue
+            greedy = percent(figures(found, stage, "greedy", "accuracy"))
+            gain = gained(found, "sft", found, stage, "sampled") if stage == "grpo" else ""
+            calls = plain(figures(found, stage, "sampled", "tool_calls"))
+            rows.append([system, TITLES[stage], str(len(found)), percent(sampled), greedy, gain, calls])
+    head = ["system", "after", "seeds", "sampled %", "greedy %", "GRPO less SFT (s.e.)", "calls"]
+    return table(head, rows)
 
 
 def class_table(results: Sequence[Result]) -> str:
@@ -164,49 +150,40 @@ def class_table(results: Sequence[Result]) -> str:
     return table(["system", "after", *CLASSES], rows)
 
 
-def ablation_table(results: Sequence[Result]) -> str:
-    """Each claim and the variant it is compared with, on the same seeds."""
+def search_table(results: Sequence[Result]) -> str:
+    """Each system in the world that must be searched: accuracy from the cold start to GRPO's end."""
     rows = []
-    claims = [result for result in results if result["variant"] != "chain" and result["claim"]]
-    for system, variant, beside in distinct(claims, "system", "variant", "beside"):
+    for system, variant in dict.fromkeys((each["system"], each["variant"]) for each in results if is_search(each)):
+        found = of(results, system, variant)
+        first = "sft" if found[0]["stages"].get("sft", {}).get("greedy") else "kto"
+        shares = [
+            " to ".join(percent(figures(found, stage, kind, "accuracy")) for stage in (first, "grpo"))
+            for kind in ("greedy", "sampled")
+        ]
+        seen = [each["stages"]["grpo"]["sampled"]["searched"]["found"] for each in found]
+        rows.append([system, variant, str(len(found)), *shares, gained(found, "sft", found, "grpo", "sampled")])
+        rows[-1].append(percent([share for share in seen if share is not None]))
+    head = ["system", "trained with", "seeds", "greedy %", "sampled %", "sampled gain by seed (s.e.)", "finds %"]
+    return table(head, rows)
+
+
+def claim_table(results: Sequence[Result]) -> str:
+    """Each claim: the changed chain and the one it is compared with, on the same seeds."""
+    rows = []
+    claims = [each for each in results if each["variant"] != "chain" and each["claim"]]
+    for system, variant, beside in dict.fromkeys((each["system"], each["variant"], each["beside"]) for each in claims):
         changed, compared = same_seeds(results, system, variant, beside)
         if not changed:
             continue
+        shares = [percent(figures(found, "grpo", "sampled", "accuracy")) for found in (changed, compared)]
+        calls = [plain(figures(found, "grpo", "sampled", "tool_calls")) for found in (changed, compared)]
+        odd = [share for share in (illogical(found, "grpo") for found in (changed, compared)) if share]
+        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
         apart = ", ".join(map(str, other_starts(changed, compared)))
         title = f"{variant} (seed {apart}: another cold start)" if apart else variant
-        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
-        stages = [("", beside, compared, "grpo", ""), (changed[0]["claim"], title, changed, "grpo", by_seed)]
-        if changed[0].get("cold_start"):
-            stages.insert(0, ("", f"{beside}, before GRPO", compared, "sft", ""))
-        for claim, name, found, stage, gains in stages:
-            accuracy = percent(figures(found, stage, "sampled", "accuracy"))
-            classes = [illogical(found, stage), calls_by_class(found, stage)]
-            rows.append([claim, system, name, str(len(found)), accuracy, gains, *costs(found, stage), *classes])
-    head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed"]
-    return table([*head, *COSTS, "illogical %", "calls by class"], rows)
-
-
-def search_table(results: Sequence[Result]) -> str:
-    """Before and after GRPO where no demonstration shows how the event is found; then with one key changed."""
-    rows = []
-    for system, variant in distinct(list(filter(is_search, results)), "system", "variant"):
-        found = of(results, system, variant)
-        for stage in ("sft", "grpo") if variant == SEARCH else ("kto", "grpo"):
-            if stage not in found[0]["stages"]:
-                continue
-            changed = variant.removeprefix(SEARCH) if stage == "grpo" else ""
-            for kind in ("greedy", "sampled"):
-                measured = [result["stages"][stage][kind] for result in found]
-                title = TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " ")
-                accuracy = percent([result["accuracy"] for result in measured])
-                gains = gained(found, "sft", found, stage, kind) if stage != "sft" else ""
-                looks = plain([result["searched"]["looks"] for result in measured])
-                rows.append([system, title, kind, str(len(found)), accuracy, gains, looks])
-                for key in list(SEARCHED)[1:]:
-                    known = [result["searched"][key] for result in measured if result["searched"][key] is not None]
-                    rows[-1].append(percent(known) if known else "-")
-    head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]
-    return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
+        rows.append([system, title, beside, " / ".join(shares), by_seed, " / ".join(calls), " / ".join(odd)])
+    head = ["system", "changed", "compared with", "sampled %", "by seed (s.e.)", "calls", "illogical %"]
+    return table(head, rows)
 
 
 def soon_table(results: Sequence[Result]) -> str:
@@ -325,17 +302,16 @@ def finished(out: Path) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("cells/*/result.json"))]
 
 
-def tables(results: Sequence[Result]) -> str:
-    """All tables that have a row."""
+def tables(results: Sequence[Result], *, page: bool = False) -> str:
+    """All tables that have a row; a page has only those of the comparisons."""
     parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("Every stage", chain_table),
-        ("What GRPO adds", gain_table),
-        ("Calls by class of question", class_table),
+        ("Every stage", stage_table),
         ("Where the event must be searched", search_table),
-        (f"The step at which {MOST:.0%} follow", soon_table),
-        ("Ablations", ablation_table),
+        ("Ablations", claim_table),
         ("Other budgets", budget_table),
     ]
+    if not page:
+        parts += [("Calls by class of question", class_table), (f"The step at which {MOST:.0%} follow", soon_table)]
     made = [(title, make(results)) for title, make in parts]
     return "\n\n".join(f"## {title}\n\n{rows}" for title, rows in made if rows) + "\n"
 
@@ -352,3 +328,26 @@ def write_report(out: Path) -> str:
     text = tables(results)
     (out / "learning.md").write_text(text, encoding="utf-8")
     return text
+
+
+def publish(out: Path, docs: Path) -> None:
+    """Put finished results into ``learning.json``, ``learning.md`` (after its marker) and the PNGs of a folder.
+
+    Results of ``learning.json`` whose cell isn't in ``out`` stay: they were made elsewhere.
+    """
+    file = docs / "learning.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    merged = {each["cell"]: each for each in known}
+    merged |= {each["cell"]: {key: each[key] for key in each if key != "checkpoint"} for each in finished(out)}
+    results = [merged[name] for name in sorted(merged)]
+    file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+    pictures = []
+    for system in dict.fromkeys(each["system"] for each in results):
+        if draw(results, system, docs / f"learning-{system}.png"):
+            pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
+    if draw_search(results, docs / "learning-search.png"):
+        pictures.append("![looks, and how many follow the arrows, by GRPO step](learning-search.png)")
+    page = docs / "learning.md"
+    head, _, _ = page.read_text(encoding="utf-8").partition(MARKER)
+    body = "\n\n".join([tables(results, page=True).strip(), "## Curves", *pictures])
+    page.write_text(f"{head}{MARKER}\n{body}\n", encoding="utf-8")

@@ -36,8 +36,7 @@ from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError  # noqa: E402
 from benchmarks.learning.cells import SIZE, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.labels import labelled  # noqa: E402
-from benchmarks.learning.page import publish  # noqa: E402
-from benchmarks.learning.report import SEARCHED, write_report  # noqa: E402
+from benchmarks.learning.report import SEARCHED, publish, write_report  # noqa: E402
 
 HELD_OUT = 256
 SAMPLED = 1.0

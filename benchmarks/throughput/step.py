@@ -29,9 +29,9 @@ import transfer_queue as tq
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.workers.rollout.replica import TokenOutput
 
+from agentic_video.families.registry import family_of
 from agentic_video.launch.ray_nodes import ray_nodes
-from agentic_video.training.engines.actor import sequence_images, sequence_inputs, with_patches
-from agentic_video.training.inputs.model_inputs import image_patches
+from agentic_video.training.engines.actor import reference_pixels, sequence_images, sequence_inputs, with_pixels
 from agentic_video.types.frame import ImageRef
 from agentic_video.video.fetch import FrameFetcher
 from agentic_video.video.store_config import StoreConfig
@@ -109,7 +109,7 @@ class Rank:
 
     def __init__(self, side: Side, model: Path, video: Path, load: Load):
         tq.init()
-        self._processor = Worker(side, model, video, load, server=object()).worker.processor.image_processor
+        self._processor = Worker(side, model, video, load, server=object()).worker.processor
         self._fetcher = FrameFetcher(StoreConfig(), 1 << 30)
 
     def take(self, keys: Sequence[str]) -> dict[str, int]:
@@ -122,7 +122,8 @@ class Rank:
                 batch = tq.kv_batch_get(keys=[key], partition_id="train")
                 if images := [references for references in sequence_images(batch) if references]:
                     fetched = self._fetcher.fetch(ref for references in images for ref in references.images)
-                    batch = with_patches(batch, image_patches(self._processor, fetched))
+                    pixels = reference_pixels(self._processor, images, fetched)
+                    batch = with_pixels(family_of(self._processor), batch, pixels)
                 patches += sum(len(inputs["pixel_values"]) for inputs in sequence_inputs(batch))
         stop()
         return {"got": counts.got, "fetched": self._fetcher.stats.bytes, "patches": patches}

@@ -17,8 +17,8 @@ from typing import Any
 import ray
 import transfer_queue as tq
 
+from agentic_video.families.qwen_vl_inputs import image_patches
 from agentic_video.training.engines.actor import sequence_images
-from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.video.fetch import FrameFetcher
 from benchmarks.tables import size, table
 from benchmarks.throughput.rollouts import SIDES, Heartbeat, Load, Side, Worker, counting, make_model, make_video

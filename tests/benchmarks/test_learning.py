@@ -11,16 +11,16 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import read_steps
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
-from benchmarks.learning import page, report
+from benchmarks.learning import report
 from benchmarks.learning import run as running
 from benchmarks.learning.cells import ALL as VARIANTS
 from benchmarks.learning.cells import SYSTEMS, Variant, cells
@@ -120,15 +120,14 @@ def test_tables_by_hand(tmp_path: Path) -> None:
         result("no-behaviour-reward", 1, 0.6, active=0.5, direct=0.5),
     ]
     # 70 and 90: mean 80, standard deviation 10 * sqrt(2)
-    assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 |" in report.chain_table(results)
-    assert "| videobrain | 30.00 ± 14.14 | +20.0, +40.0 | 10.0, 10.0 |" in report.gain_table(results)
+    assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 | +20.0, +40.0 | 1.00 ± 0.00 |" in report.tables(
+        results
+    )
     # means of 1 and 1, of 0.25 and 0.75; there is no adaptive question
     assert "| videobrain | GRPO | 1.00 ± 0.00 |  | 0.50 ± 0.35 |" in report.class_table(results)
     # an ablation of one seed stands beside the chain of that seed: 60 of 90
-    lines = report.ablation_table(results).splitlines()
-    assert lines[2].startswith("|  | videobrain | chain | 1 | 90.0 |  |") and "active 1.00, direct 0.75" in lines[2]
-    assert lines[3].startswith("| calls follow the class | videobrain | no-behaviour-reward | 1 | 60.0 | -30.0 |")
-    assert " | 25.0 | active 0.50" in lines[3] and " |  | active 1.00" in lines[2]
+    changed = "| videobrain | no-behaviour-reward | chain | 60.0 / 90.0 | -30.0 | 1.00 / 1.00 | 25.0 |"
+    assert report.claim_table(results).splitlines()[2:] == [changed]
     assert report.draw(results, "videobrain", tmp_path / "v.png")
     assert (tmp_path / "v.png").stat().st_size > 5_000
 
@@ -169,7 +168,7 @@ def test_a_pair_that_began_from_different_cold_starts_is_marked() -> None:
     changed = [graded("other", 0, [0, 1]), graded("other", 1, [1, 0]), graded("other", 2, None)]
     # the same share is right, but not of the same questions; the third isn't known
     assert report.other_starts(changed, compared) == [1]
-    assert "| other (seed 1: another cold start) | 3 |" in report.ablation_table([*compared, *changed])
+    assert "| other (seed 1: another cold start) | chain |" in report.claim_table([*compared, *changed])
     assert report.other_starts([{**one, "cold_start": "restless"} for one in changed], compared) == []
 
 
@@ -184,22 +183,9 @@ def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
         return {**one, "beside": "search", "searched": curves}
 
     results = [searched("search", 0.9), searched("search-no-tool-reward", 0.6)]
-    lines = report.search_table(results).splitlines()[2:]
-    assert lines == [
-        "| videobrain | SFT | greedy | 1 | 50.0 |  | 1.50 | 100.0 | 50.0 | - | 90.0 |",
-        "| videobrain | SFT | sampled | 1 | 50.0 |  | 1.50 | 100.0 | 50.0 | - | 90.0 |",
-        "| videobrain | GRPO | greedy | 1 | 90.0 | +40.0 | 1.50 | 100.0 | 50.0 | - | 90.0 |",
-        "| videobrain | GRPO | sampled | 1 | 90.0 | +40.0 | 1.50 | 100.0 | 50.0 | - | 90.0 |",
-        "| videobrain | GRPO, no tool reward | greedy | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
-        "| videobrain | GRPO, no tool reward | sampled | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
-    ]
-    preferred = searched("search-kto", 0.6)
-    preferred["stages"]["kto"] = preferred["stages"]["grpo"]
-    assert [line[:36] for line in report.search_table([preferred]).splitlines()[2:]] == [
-        "| videobrain | KTO | greedy | 1 | 60",
-        "| videobrain | KTO | sampled | 1 | 6",
-        "| videobrain | GRPO, kto | greedy | ",
-        "| videobrain | GRPO, kto | sampled |",
+    assert report.search_table(results).splitlines()[2:] == [
+        "| videobrain | search | 1 | 50.0 to 90.0 | 50.0 to 90.0 | +40.0 | 90.0 |",
+        "| videobrain | search-no-tool-reward | 1 | 50.0 to 60.0 | 50.0 to 60.0 | +10.0 | 60.0 |",
     ]
     assert not report.draw(results, "videobrain", tmp_path / "v.png")
     assert report.draw_search(results, tmp_path / "s.png")
@@ -209,7 +195,7 @@ def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
         "| videobrain | search | 1 | - | - | - |",
         "| videobrain | search-no-tool-reward | 1 | - | - | 1 |",
     ]
-    assert "| videobrain | search-no-tool-reward | 1 | 60.0 | -30.0 |" in report.ablation_table(results)
+    assert "| videobrain | search-no-tool-reward | search | 60.0 / 90.0 | -30.0 |" in report.claim_table(results)
 
 
 def test_a_right_guess_is_no_episode_to_prefer() -> None:
@@ -255,7 +241,7 @@ def test_what_was_published_from_elsewhere_stays(tmp_path: Path) -> None:
         file = out / f"machine{seed}" / "cells" / name / "result.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({**result("chain", seed, after), "cell": name, "checkpoint": "/a/path"}))
-        page.publish(out / f"machine{seed}", docs)
+        report.publish(out / f"machine{seed}", docs)
     text = (docs / "learning.md").read_text()
     assert text.startswith("words\n<!-- results -->\n## Every stage") and "old tables" not in text
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 |" in text and "(learning-videobrain.png)" in text

@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.commands import classify, enhance, filter, mine, preferences, reflect, templates
-from agentic_video.commands.engine import TOY, choose_engine
+from agentic_video.commands import classify, enhance, filter, mine
+from agentic_video.commands.guard import run_job
 from agentic_video.commands.parsing import words_of
 from agentic_video.commands.run import launch_options
-from agentic_video.commands.teachers import TeacherArguments, run_job
+from agentic_video.evaluation.engine import TOY, choose_engine
+from agentic_video.evaluation.model import ModelOptions
 from agentic_video.launch.options import LaunchOptions
-from agentic_video.synthesis.classes import RL_SHARES, SFT_SHARES
+from agentic_video.synthesis.distill import DistillOptions
 from agentic_video.synthesis.filter import FilterOptions
-from agentic_video.synthesis.jobs import JobReport, Prices
+from agentic_video.synthesis.inputs import CountOptions
+from agentic_video.synthesis.jobs import JobReport
 from agentic_video.synthesis.mine import MineOptions
-from agentic_video.synthesis.templates import TemplateOptions
 from agentic_video.utils.errors import SetupError
 from tests.commands.conftest import TEACHER, Ask, read
 from tests.config.configs import RECIPES
@@ -118,48 +119,27 @@ def test_filter_mine_and_templates(ask: Ask) -> None:
     )
     options = ask(mine, "mine", "a", "b", "--out", "o", "--below", "0.25", "--limit", "2")
     assert options == MineOptions(records, Path("o"), below=0.25, limit=2)
-    assert ask(templates, "count_templates", "a", "b", "--out", "t") == TemplateOptions(records, Path("t"))
+    assert read("templates", "a", "b", "--out", "t") == CountOptions(records, Path("t"))
 
 
-def test_enhance(ask: Ask) -> None:
+def test_methods_of_a_paper(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--failures", "mined.jsonl", "--videos", "new", *TEACHER, "--out", "o")
-    options = ask(enhance, "enhance", *words)
-    assert (options.failures, options.videos, options.existing) == ((Path("mined.jsonl"),), (Path("new"),), ())
-    assert (options.teacher.url, options.teacher.temperature, options.teacher.max_tokens) == ("http://h/v1", 0.7, 2048)
+    options = ask(enhance, "enhance", *words, "--existing", "a", "--existing", "b")
+    assert (options.failures, options.videos, options.existing) == (
+        (Path("mined.jsonl"),),
+        (Path("new"),),
+        (Path("a"), Path("b")),
+    )
     assert options.data_source == "eva-enhanced"
-    options = ask(enhance, "enhance", *words, "--existing", "a", "--existing", "b", "--near", "0.5", "--draw", "3")
-    assert (options.existing, options.rules.near, options.draw) == ((Path("a"), Path("b")), 0.5, 3)
-
-
-def test_reflect(ask: Ask) -> None:
-    words = ("--system", "videozoomer", "--rollouts", "run", *TEACHER, "--out", "o")
-    options = ask(reflect, "reflect", *words, "--rollouts", "other", "--min-acc", "0.5")
-    assert options.rollouts == (Path("run"), Path("other")) and options.min_acc == 0.5
-    assert (options.keep, options.loss, options.job.out) == ("flaw", "correction", Path("o"))
-    options = ask(reflect, "reflect", *words, "--keep", "whole", "--loss", "all")
-    assert (options.keep, options.loss, options.teacher.recipe.name) == ("whole", "all", "videozoomer")
-
-
-def test_preferences(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--judge", "http://j/v1", "--judge-name", "j", "--out", "o")
-    play = ("--data", "rows.parquet", *TEACHER, "--samples", "4")
-    options = ask(preferences, "label", *words, "--records", "run", "--rejected", "wrong-and-guess", "--size", "11000")
-    assert options.records == (Path("run"),) and options.player is None and options.data == ()
-    assert (options.rejected, options.size, options.right_from) == ("wrong-and-guess", 11000, 0.5)
-    assert (options.judge.url, options.judge.name, options.judge.max_tokens) == ("http://j/v1", "j", 16)
-    options = ask(preferences, "label", *words, *play)
-    assert (options.player.recipe.name, options.samples, options.data) == ("eva", 4, (Path("rows.parquet"),))
-    assert ask(preferences, "label", *words, *play, "--system", "videozoomer").player.recipe.name == "videozoomer"
-    assert main(["preferences", *words, "--records", "run", "a.b=1"]) == 2
-    assert "a.b=1" in capsys.readouterr().err
-
-
-def test_classify(ask: Ask) -> None:
     options = ask(classify, "classify", "--base-results", "a", "b", "--teacher-results", "t", "--out", "o")
-    assert options.base_results == (Path("a"), Path("b")) and options.base is options.teacher is None
-    assert (options.sets.sft.shares, options.sets.rl.shares) == (SFT_SHARES, RL_SHARES)
-    options = ask(classify, "classify", "--out", "o", "--sft-shares", "adaptive=0.25, active=0.75", "--base", SERVER)
-    assert options.sets.sft.shares == {"adaptive": 0.25, "active": 0.75} and options.base.recipe.name == "videobrain"
+    assert options.base_results == (Path("a"), Path("b"))
+    # VideoBrain, section 4.1
+    assert options.sft.shares == {"adaptive": 0.423, "active": 0.577} and options.sft.size == 1_600
+    assert options.rl.shares == {"direct": 0.449, "adaptive": 0.081, "active": 0.47} and options.rl.size == 6_400
+    options = ask(classify, "classify", "--out", "o", "--sft-shares", "adaptive=0.25, active=0.75")
+    assert options.sft.shares == {"adaptive": 0.25, "active": 0.75}
+    assert main(["preferences", "--judge", "j", "--out", "o", "--records", "run", "a.b=1"]) == 2
+    assert "a.b=1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shares", ["adaptive=0.5", "easy=1", "active=0.5,active=0.5", "active=2", "active"])
@@ -168,47 +148,27 @@ def test_shares_add_up_and_name_classes(shares: str, capsys: pytest.CaptureFixtu
     assert "--rl-shares" in capsys.readouterr().err
 
 
-def teacher_arguments(*words: str) -> TeacherArguments:
-    options: TeacherArguments = read("distill", "--out", "out", *words)
-    return options
-
-
-def test_a_server_plays_the_cluster_profile_with_the_options_of_the_command() -> None:
-    recipe = ("--recipe", str(RECIPES / "videozoomer"))
-    words = ("--seed", "3", "--temperature", "0.5", "--timeout", "9", "--max-tokens", "8", "a.b=1")
-    options = teacher_arguments(*recipe, *words).player(SERVER, "m")
-    assert (options.recipe, options.profile, options.overrides) == (RECIPES / "videozoomer", "cluster", ("a.b=1",))
-    assert (options.timeout, options.max_tokens, options.seeded) == (9.0, 8, True)
-    assert (options.model.engine, options.model.seed, options.model.temperature) == ("chat", 3, 0.5)
-    assert not teacher_arguments(*recipe).player(SERVER, "m").seeded
-    assert teacher_arguments(*recipe, "--profile", "laptop").player(SERVER, "m").profile == "laptop"
-
-
-def test_the_tiny_models_engine_plays_the_laptop_profile(tmp_path: Path) -> None:
+def test_a_player_has_the_options_of_the_command(tmp_path: Path) -> None:
+    words = ("--seed", "3", "--temperature", "0.5", "--concurrency", "5", "--api-key-env", "KEY", "--processor", "p")
+    options: DistillOptions = read("distill", "--out", "out", *words)
+    chosen = options.model_options(SERVER, "m", seed=3, concurrency=5)
+    assert chosen == ModelOptions(SERVER, "chat", "m", 0.5, None, 3, 5, "KEY", "p")
+    assert options.profile_of("chat") == "cluster" and options.profile_of(TOY) == "laptop"
+    assert read("distill", "--out", "out", "--profile", "laptop").profile_of("chat") == "laptop"
     (tmp_path / "model.safetensors").write_bytes(b"x")
-    arguments = teacher_arguments("--system", "eva", "--engine", "toy")
-    options = arguments.player(str(tmp_path), "m")
-    assert (options.model.engine, options.profile) == (TOY, "laptop")
-    with pytest.raises(SetupError, match="--base"):
-        arguments.player(SERVER, "m", "--base")
+    toy = read("distill", "--out", "out", "--engine", "toy")
+    assert toy.model_options(str(tmp_path), seed=0, concurrency=1).engine == TOY
+    with pytest.raises(SetupError) as caught:
+        toy.model_options(SERVER, seed=0, concurrency=1, option="--base")
+    assert caught.value.key == "--base"
 
 
 def test_the_system_of_the_method_is_played_unless_another_is_named() -> None:
-    assert teacher_arguments().player(SERVER, "m", system="eva").recipe.name == "eva"
-    assert teacher_arguments("--system", "videobrain").player(SERVER, "m", system="eva").recipe.name == "videobrain"
+    assert read("distill", "--out", "out").recipe_folder("eva").name == "eva"
+    assert read("distill", "--out", "out", "--system", "videobrain").recipe_folder("eva").name == "videobrain"
     for words in (("--system", "nothing"), (), ("--system", "eva", "--recipe", str(RECIPES / "eva"))):
         with pytest.raises(SetupError, match="--system"):
-            teacher_arguments(*words).player(SERVER, "m")
-
-
-def test_a_job_and_its_servers() -> None:
-    words = ("--limit", "2", "--concurrency", "3", "--price-in", "1", "--price-out", "4", "--timeout", "5")
-    arguments = teacher_arguments(*words)
-    job = arguments.job
-    assert (job.out, job.limit, job.concurrency, job.prices) == (Path("out"), 2, 3, Prices(1.0, 4.0))
-    server = arguments.server(SERVER, "j", max_tokens=16)
-    assert (server.url, server.name, server.timeout, server.concurrency) == (SERVER, "j", 5.0, 3)
-    assert (server.temperature, server.max_tokens) == (0.0, 16)
+            read("distill", "--out", "out", *words).recipe_folder()
 
 
 def test_the_end_of_a_job_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from agentic_video.cli import main
-from agentic_video.commands.engine import TOY
-from agentic_video.commands.eval import eval_options
+from agentic_video.commands.eval import resolved
 from agentic_video.commands.released import chosen
 from agentic_video.evaluation import released
+from agentic_video.evaluation.engine import TOY
 from agentic_video.toyworld.questions import World
 from tests.commands.conftest import read
 from tests.evaluation.conftest import RECIPES
@@ -23,16 +23,16 @@ def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "eval", "--checkpoint", "videozoomer-7b", "--data", "rows.jsonl", "agentic_video.system.max_turns=2"
     )
     (item,) = chosen(arguments)
-    options = eval_options(arguments, 8, item)
-    assert (options.model.model, options.model.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
-    assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 0.0
+    options = resolved(arguments, item)
+    assert (options.model, options.spec.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
+    assert options.recipe == RECIPES / "videozoomer" and options.temperature == 0.0
     assert options.folder == tmp_path / "checkpoints-eval/rows/videozoomer-7b/agent"
     # what the user says comes after what the table says
     assert options.overrides[-1] == "agentic_video.system.max_turns=2"
     assert "agentic_video.system.max_turns=5" in options.overrides
     local = read("eval", "--checkpoint", "eva-7b", "--model", "http://h/v1", "--temperature", "0.5")
-    assert eval_options(local, 0, *chosen(local)).model.model == "http://h/v1"
-    assert eval_options(local, 0, *chosen(local)).model.temperature == 0.5
+    options = resolved(local, *chosen(local))
+    assert (options.model, options.temperature) == ("http://h/v1", 0.5)
 
 
 @pytest.mark.parametrize(

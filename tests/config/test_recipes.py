@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.config.typed import ConfigError
 from agentic_video.evaluation.ablations import without_tools
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
@@ -23,9 +24,8 @@ from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.longvt.system import LongVT
-from agentic_video.toyworld.model import FAMILIES
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment, validate_with_verl
@@ -190,7 +190,7 @@ def test_laptop_describes_its_toy_world(name: str) -> None:
     if name in shown:
         assert recipe.world.overview_frames == getattr(system, shown[name])
     # a frame is one visual token of the tiny model's family
-    side = FAMILIES[recipe.model.family].frame_side
+    side = family_of(recipe.model.family).tiny.frame_side
     assert getattr(system, "size_factor", side) == side
     assert (recipe.clip, recipe.verifier) == (name in ("videobrain", "timesearch"), name == "eva")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from brightness_tool import SharpZoomer
 
-from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.build.recipe import ToyRecipe
 from tests.config.configs import SYSTEMS, set_environment
 from tests.docs.tables import NOT_IN_YAML, REPOSITORY, ROOTS, TITLES, cluster, has_key, rows_of, section_of, stages_of
 

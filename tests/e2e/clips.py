@@ -16,13 +16,12 @@ from transformers import AutoModelForImageTextToText
 from verl.utils import hf_processor
 
 from agentic_video.evaluation.backends.vllm import vllm_prompt
-from agentic_video.rollout.clips import seconds_per_patch
+from agentic_video.families.qwen2_5_vl_clips import keep_clip_times
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.engines.vllm_images import ReferenceEngine, RenderedPromptError
 from agentic_video.training.inputs.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, image_key
 from agentic_video.types.message import Message, Visual
-from agentic_video.utils.vllm_clips import keep_clip_times
 from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, counts
@@ -83,7 +82,7 @@ class Model:
 async def compare(checkpoint: Path) -> None:
     from vllm import SamplingParams
 
-    keep_clip_times(seconds_per_patch)
+    keep_clip_times()
     async with vllm_engine(checkpoint, images=8, clips=8) as engine:
         processor = hf_processor(str(checkpoint))
         chat_format, model = ChatFormat.of(processor), Model(checkpoint, processor)

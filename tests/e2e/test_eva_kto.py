@@ -16,12 +16,13 @@ from verl.utils import hf_processor, hf_tokenizer
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
-from agentic_video.toyworld.base import tokenizer_corpus
+from agentic_video.toyworld.build.base import tokenizer_corpus
+from agentic_video.toyworld.build.preferences import write_preferences
+from agentic_video.toyworld.build.recipe import toy_recipe
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import build_world
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.sft_kto.datasets import KtoCollator, KtoDataset
 from agentic_video.training.sft_kto.kto import KtoLoss, mismatch, reference_point, sequence_log_probs
@@ -81,7 +82,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     save_checkpoint(build_model(tokenizer, ModelRecipe()), tokenizer, folder / "model")
     # the resume is amid an epoch: which batch comes next is then known
     made = build_world(folder, train=34, heldout=BATCH, seed=3, recipe=world)
-    write_preferences(folder, made, folder / "model", settings.system, limits, turns_of(settings.system), world)
+    setting = Setting(settings.system, limits, turns_of(settings.system))
+    write_preferences(folder, made, folder / "model", setting, world)
     return Job(folder)
 
 

@@ -18,8 +18,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.ablations import without_tools
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.evaluate import PartResult, evaluate, parts_of, read_rows, variant_of
-from agentic_video.evaluation.model import ModelOptions
-from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
+from agentic_video.evaluation.options import EvalOptions, Variant
 from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished, read_settings
 from agentic_video.evaluation.sweep import Point
 from agentic_video.rollout.tokens import TokenLimits
@@ -35,8 +34,8 @@ LIMITS = TokenLimits(prompt=8_000, response=8_000, turn=4_000)
 
 def options(data: tuple[Path, ...], out: Path, **changes: Any) -> EvalOptions:
     """An evaluation of scripted agents that always know."""
-    model = ModelOptions("nothing", named("OracleBackend"))
-    return EvalOptions(RECIPES / "videozoomer", model, data, profile="laptop", out=out, **changes)
+    played = {"recipe": RECIPES / "videozoomer", "profile": "laptop", "model": "nothing"}
+    return EvalOptions(**{**played, "engine": named("OracleBackend"), "data": data, "out": out, **changes})
 
 
 def lines(out: Path) -> list[dict[str, Any]]:
@@ -109,7 +108,7 @@ def test_missing_videos_and_duplicates_are_in_every_report_of_a_sweep(small_worl
     other = {**rows[0], "question": "another question under the same id?"}
     data, out = tmp_path / "rows.jsonl", tmp_path / "out"
     data.write_text("".join(json.dumps(row) + "\n" for row in [*rows, gone, other, rows[1]]))
-    asked = options((data,), out, sweep=Sweep("calls", (1, 2)))
+    asked = options((data,), out, sweep=("calls", "1,2"))
     results = evaluate(asked)
     for result in results:
         # both right, of two that were played and four that were asked for: the last row is the second once more
@@ -147,8 +146,8 @@ def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: Wo
     data.parent.mkdir()
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     says.write_text(json.dumps({row["id"]: ["<answer>C</answer>"] for row in rows}))
-    asked = options((data,), tmp_path / "out", variant=Variant("baseline", 2))
-    (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
+    asked = options((data,), tmp_path / "out", baseline=2)
+    (result,) = evaluate(replace(asked, model=str(says), engine=named("FileBackend")))
     assert (result.missing, result.excluded) == (1, 1)
     assert json.loads((tmp_path / "out" / "submission-ego.json").read_text()) == {"u1": 2, "u2": -1, "u3": -1}
 
@@ -173,8 +172,8 @@ def test_corrected_rows_are_graded_again_or_played_again(small_world: World, tmp
     def evaluated(**say: str) -> PartResult:
         data.write_text("".join(json.dumps(row) + "\n" for row in rows))
         says.write_text(json.dumps({row["id"]: [f"<answer>{say.get(row['id'], 'A')}</answer>"] for row in rows}))
-        asked = options((data,), out, variant=Variant("baseline", 2))
-        (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
+        asked = options((data,), out, baseline=2)
+        (result,) = evaluate(replace(asked, model=str(says), engine=named("FileBackend")))
         return result
 
     for row in rows:
@@ -215,8 +214,8 @@ def test_a_judge_is_asked_again_for_missing_grades(small_world: World, tmp_path:
     data, out, says = tmp_path / "rows.jsonl", tmp_path / "out", tmp_path / "says.json"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     says.write_text(json.dumps({row["id"]: ["<answer>a dog</answer>"] for row in rows}))
-    asked = options((data,), out, concurrency=1, variant=Variant("baseline", 2))
-    asked = replace(asked, model=ModelOptions(str(says), named("FileBackend")))
+    asked = options((data,), out, concurrency=1, baseline=2)
+    asked = replace(asked, model=str(says), engine=named("FileBackend"))
     # without a judge everything is done that can be
     (result,) = evaluate(asked)
     assert (result.figures["ungraded"], result.complete) == (3, True)
@@ -271,11 +270,11 @@ def test_a_sweep_is_drawn_without_another_model_s_points(
         drawn.append({name: [point.value for point in points] for name, points in curves.items()})
 
     monkeypatch.setattr("agentic_video.evaluation.evaluate.draw", noted)
-    asked = options((small_world.heldout,), tmp_path, limit=1, sweep=Sweep("calls", (1, 2)))
+    asked = options((small_world.heldout,), tmp_path, limit=1, sweep=("calls", "1,2"))
     evaluate(asked)
-    other = replace(asked, model=replace(asked.model, model="something"))
-    evaluate(replace(other, sweep=Sweep("calls", (3,))))
-    evaluate(replace(asked, sweep=Sweep("calls", (4,))))
+    other = replace(asked, model="something")
+    evaluate(replace(other, sweep=("calls", "3")))
+    evaluate(replace(asked, sweep=("calls", "4")))
     assert drawn == [{"agent": [1, 2]}, {"agent": [3]}, {"agent": [1, 2, 4]}]
     with pytest.raises(SetupError, match="model"):
         evaluate(other)
@@ -286,8 +285,8 @@ def test_required_frames_of_a_sweep(small_world: World, tmp_path: Path, monkeypa
     says = tmp_path / "says.json"
     says.write_text(json.dumps({first.id: [f"<answer>{first.answer}</answer>"], second.id: ["<answer>none</answer>"]}))
     out = tmp_path / "out"
-    asked = options((small_world.heldout,), out, limit=2, variant=Variant("baseline", 16))
-    asked = replace(asked, model=ModelOptions(str(says), named("FileBackend")), sweep=Sweep("frames", (0, 1)))
+    asked = options((small_world.heldout,), out, limit=2, baseline=16)
+    asked = replace(asked, model=str(says), engine=named("FileBackend"), sweep=("frames", "0,1"))
     evaluate(asked)
     assert not (out / "required-frames.json").exists()
     # where one frame is the most, both numbers were played
@@ -295,13 +294,13 @@ def test_required_frames_of_a_sweep(small_world: World, tmp_path: Path, monkeypa
     evaluate(asked)
     assert json.loads((out / "required-frames.json").read_text())["without"] == 0.5
     with pytest.raises(SetupError) as caught:
-        evaluate(replace(asked, variant=Variant()))
+        evaluate(replace(asked, baseline=None))
     assert caught.value.key == "--sweep"
 
 
 def test_a_model_and_rows_are_needed(small_world: World, tmp_path: Path) -> None:
     asked = options((small_world.heldout,), tmp_path)
-    for lacking in (replace(asked, data=()), replace(asked, model=replace(asked.model, model=""))):
+    for lacking in (replace(asked, data=()), replace(asked, model="")):
         with pytest.raises(SetupError, match="--model"):
             evaluate(lacking)
     assert not list(tmp_path.iterdir())
@@ -310,14 +309,14 @@ def test_a_model_and_rows_are_needed(small_world: World, tmp_path: Path) -> None
 def test_a_folder_belongs_to_the_model_behind_the_address(small_world: World, tmp_path: Path, serve: Serve) -> None:
     models = [{"id": "policy", "root": "/checkpoints/step_100"}, {"id": "other"}]
     server = serve(lambda body, number: Reply("<answer>A</answer>"), models)
-    asked = options((small_world.heldout,), tmp_path, limit=1, variant=Variant("baseline", 2))
-    asked = replace(asked, model=ModelOptions(server.url, "chat", model_name="policy"))
+    asked = options((small_world.heldout,), tmp_path, limit=1, baseline=2)
+    asked = replace(asked, model=server.url, engine="chat", model_name="policy")
     evaluate(asked)
     found = read_settings(tmp_path)
     assert (found["model_name"], found["model_root"], found["engine"]) == ("policy", "/checkpoints/step_100", "chat")
     evaluate(asked)
     with pytest.raises(SetupError) as caught:
-        evaluate(replace(asked, model=replace(asked.model, model_name="other")))
+        evaluate(replace(asked, model_name="other"))
     assert caught.value.key == "model_name"
     models[0]["root"] = "/checkpoints/step_200"
     with pytest.raises(SetupError) as caught:
@@ -338,7 +337,7 @@ def test_a_folder_belongs_to_what_its_results_depend_on(small_world: World, tmp_
     elsewhere = "agentic_video.judge.base_url=http://127.0.0.2:9/v1"
     evaluate(replace(asked, concurrency=1, overrides=(*asked.overrides, elsewhere)))
     retrieval = (f"agentic_video.retrieval.model='local-dir:{tmp_path}'",)
-    engine = replace(asked.model, engine=named("CountingBackend"))
+    engine = named("CountingBackend")
     for changed, key in (
         (replace(asked, overrides=(*asked.overrides, "agentic_video.judge.model=k")), "judge"),
         (
@@ -346,7 +345,7 @@ def test_a_folder_belongs_to_what_its_results_depend_on(small_world: World, tmp_
             "frame_store.backend",
         ),
         (replace(asked, overrides=(*asked.overrides, *retrieval)), "retrieval.model"),
-        (replace(asked, model=engine), "engine"),
+        (replace(asked, engine=engine), "engine"),
         (asked, f"prompts.{prompt}"),
     ):
         if changed is asked:
@@ -373,7 +372,7 @@ def test_parts_have_folders_titles_and_budgets_of_their_own(tmp_path: Path) -> N
     once = options((), tmp_path)
     (part,) = parts_of(once, VideoZoomer(), LIMITS, tiny=False)
     assert (part.folder, part.title, part.value, part.limits) == (tmp_path, "videozoomer", None, LIMITS)
-    many = replace(once, variant=Variant("no-tools"), sweep=Sweep("frames", (4, 16)))
+    many = replace(once, no_tools=True, sweep=("frames", "4,16"))
     parts = parts_of(many, VideoZoomer(), LIMITS, tiny=False)
     assert [part.folder.name for part in parts] == ["frames-no-tools-004", "frames-no-tools-016"]
     assert [part.title for part in parts] == ["videozoomer, frames 4", "videozoomer, frames 16"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.commands.engine import TOY
+from agentic_video.evaluation.engine import TOY
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
 from tests.faulty_server import Reply, Serve

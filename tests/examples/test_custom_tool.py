@@ -25,9 +25,9 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.tools.base import Video
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score

@@ -23,12 +23,13 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
-from agentic_video.toyworld import base
-from agentic_video.toyworld.cold_start import ColdStartRecipe, make_aiming, make_demonstrations
+from agentic_video.toyworld.build import base
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe, make_aiming, make_demonstrations
+from agentic_video.toyworld.build.recipe import toy_recipe
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import TAGS, ModelRecipe, build_model, build_tokenizer
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.types.action import Answer, Calls
 from agentic_video.types.frame import Frame
@@ -354,17 +355,15 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     config = compose_recipe(recipe, "laptop")
     system, toy = system_of(config), toy_recipe(config)
     assert set(system.stop) <= set(TAGS)
-    turns = turns_of(system, toy.oracle)
     tokenizer = build_tokenizer(base.tokenizer_corpus())
     model = build_model(tokenizer, ModelRecipe())
     few = ColdStartRecipe(demonstrations=40)
-    demonstrations, _ = make_demonstrations(
-        model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed
-    )
+    setting = Setting(system, limits_of(config), turns_of(system, toy.oracle))
+    demonstrations, _ = make_demonstrations(model, tokenizer, setting, toy.world, few, toy.seed)
     assert len(demonstrations) == 40
     assert all(example.trained.any() for example in demonstrations)
     assert {len(example.images) for example in demonstrations} == {1, 2}
-    assert make_aiming(model, tokenizer, system, turns, toy.world, ColdStartRecipe(demonstrations=4), toy.seed)
+    assert make_aiming(model, tokenizer, setting, toy.world, ColdStartRecipe(demonstrations=4), toy.seed)
 
 
 def test_the_oracle_finds_the_events_of_the_synthetic_world(recipe: Path) -> None:

@@ -45,6 +45,7 @@ from agentic_video.types.row import Interval, VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.source import DrawnSource
+from tests.families.processors import processor_of
 
 EPISODES = 2_000
 """For each system."""
@@ -493,8 +494,10 @@ def episodes(numbers: Sequence[int] = range(EPISODES)) -> Iterator[dict[str, Any
     """Golden episodes by number, one system after the other."""
     chat_format = ChatFormat(
         build_tokenizer([CORPUS]),
-        Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
-        video_processor=Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+        processor_of(
+            Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
+            Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+        ),
     )
     with asyncio.Runner() as runner:
         for name, kinds in systems().items():

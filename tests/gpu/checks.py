@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoProcessor
 
-from agentic_video.training.inputs.model_inputs import image_patches
+from agentic_video.families.qwen_vl_inputs import image_patches
 from agentic_video.video.store import FrameStore
 from benchmarks.gpu import measure
 from benchmarks.gpu.actor import Actor, ActorSetting

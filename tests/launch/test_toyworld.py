@@ -39,8 +39,8 @@ def test_paths_are_read_and_progress_is_shown(programs: Path, capfd: pytest.Capt
     assert (programs / "arguments").read_text().splitlines() == [
         "-m agentic_video.toyworld.build r a=1 --model cold-start",
         "-m agentic_video.toyworld.build r --model none --no-data --dry-run",
-        "-m agentic_video.toyworld.demonstrate r a=1 --profile sft_laptop",
-        "-m agentic_video.toyworld.preferences r --profile kto_laptop",
+        "-m agentic_video.toyworld.build.demonstrate r a=1 --profile sft_laptop",
+        "-m agentic_video.toyworld.build.preferences r --profile kto_laptop",
     ]
 
 

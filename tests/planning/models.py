@@ -10,7 +10,8 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 
-from agentic_video.planning.shapes import ModelShape, TextShape, VisionShape
+from agentic_video.families.shapes import TextShape, VisionShape
+from agentic_video.planning.shapes import ModelShape
 
 TINY = {
     "qwen2_5_vl": ModelShape(
@@ -28,7 +29,6 @@ TINY = {
 
 
 def config_of(shape: ModelShape) -> Any:
-    """A shape as transformers' config."""
     text, vision = shape.text, shape.vision
     rope = {"rope_type": "default", "mrope_section": [text.head_dim // 8, text.head_dim // 8, text.head_dim // 4]}
     texts = {
@@ -61,7 +61,6 @@ def config_of(shape: ModelShape) -> Any:
 
 
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
-    """A shape as transformers' model, with random weights in float32."""
     kinds = {"qwen2_5_vl": Qwen2_5_VLForConditionalGeneration, "qwen3_vl": Qwen3VLForConditionalGeneration}
     with torch.device(device):
         return kinds[shape.family]._from_config(config_of(shape), attn_implementation=attention)

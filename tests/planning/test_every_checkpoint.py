@@ -22,13 +22,13 @@ from transformers import AutoProcessor
 
 from agentic_video.config.settings import settings_of
 from agentic_video.evaluation.backends.vllm import vllm_prompt
+from agentic_video.families.qwen2_5_vl_clips import keep_clip_times
+from agentic_video.families.registry import FAMILY_OF, family_of
 from agentic_video.planning.published_checkpoints import (
-    FAMILY_EXAMPLES,
     CheckpointFacts,
     checkpoint_rules,
     published_checkpoints,
 )
-from agentic_video.rollout.clips import seconds_per_patch
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
@@ -36,12 +36,10 @@ from agentic_video.rollout.vllm_prompts import clip_item
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
-from agentic_video.training.inputs.model_inputs import pixels_of, visual_patches, visual_sizes
+from agentic_video.training.inputs.model_inputs import visual_pixels
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.vllm_clips import keep_clip_times
-from agentic_video.video.processor_rules import processor_rules
 from tests.config.configs import composed
 from tests.conftest import MemorySource
 from tests.golden.episodes import HashRetriever
@@ -75,21 +73,22 @@ class Engine:
         return Completion((*self._format.encode(text), min(self._format.eos_ids)))
 
 
+EXAMPLES = {name: family.example for name, family in FAMILY_OF.items() if family.example in published_checkpoints()}
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A checkpoint of each family, laid out as the published ones are."""
     tokenizer = build_tokenizer([Path(__file__).read_text(encoding="utf-8")])
     found = {}
-    for family, name in FAMILY_EXAMPLES.items():
+    for family, name in EXAMPLES.items():
         folder = tmp_path_factory.mktemp(family)
-        save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, folder)  # type: ignore[arg-type]
+        save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, folder)
         write_published_files(published_checkpoints()[name], folder)
         found[family] = folder
     return found
 
 
 def write_published_files(facts: CheckpointFacts, folder: Path) -> None:
-    """Put a published checkpoint's processor files in place of a tiny model's."""
     (folder / "processor_config.json").unlink()
     plain = {"patch_size": facts.patch, "merge_size": facts.merge, "temporal_patch_size": facts.temporal}
     if facts.family == "qwen2_5_vl":
@@ -112,11 +111,10 @@ def processor_of(folder: Path) -> Any:
 
 @cache
 def vllm_processor_of(folder: Path) -> Any:
-    """vLLM's own processor, without an engine."""
     from vllm.config import ModelConfig
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
-    keep_clip_times(seconds_per_patch)
+    keep_clip_times()
     limits = {"image": 4096, "video": 4096}
     config = ModelConfig(model=str(folder), dtype="float32", max_model_len=4096, limit_mm_per_prompt=limits)
     return MULTIMODAL_REGISTRY.create_processor(config)
@@ -132,7 +130,6 @@ def system_of(name: str, frames_as: str, side: int) -> System:
 
 
 def played(name: str, frames_as: str, size: tuple[int, int], folder: Path) -> list[TokenSequence]:
-    """The sequences of an episode with one tool turn, those of asides included."""
     chat_format = ChatFormat.of(processor_of(folder))
     system: Any = system_of(name, frames_as, chat_format.rules.side)
     if any(one.name == "train_asides" for one in fields(system)):
@@ -165,10 +162,11 @@ def compare(sequence: TokenSequence, folder: Path) -> None:
     processor, shown = processor_of(folder), list(sequence.visuals)
     if not shown:
         return
-    chat_format, rules = ChatFormat.of(processor), processor_rules(processor)
+    chat_format, rules = ChatFormat.of(processor), family_of(processor).rules(processor)
     for one in shown:
         rules.require_kept(one.width, one.height, len(one.frames) if isinstance(one, Clip) else 0)
-    ours = {**pixels_of(shown, visual_patches(processor, shown)), **visual_sizes(processor, shown)}
+    family, pixels = family_of(processor), visual_pixels(processor, shown)
+    ours = {**family.joined([pixels[visual.key] for visual in shown]), **family.sizes(processor, shown)}
     pads = chat_format.image_token_id, chat_format.video_token_id
 
     prompt = vllm_prompt(sequence.ids, shown, chat_format)
@@ -214,13 +212,13 @@ def test_sizes_placeholders_and_patches_are_the_same_everywhere(
 ) -> None:
     facts = published_checkpoints()[checkpoint]
     folder = folders[facts.family]
-    assert checkpoint_rules(str(folder)) == facts.rules == processor_rules(processor_of(folder))
+    assert checkpoint_rules(str(folder)) == facts.rules == family_of(processor_of(folder)).rules(processor_of(folder))
     images, clips = checked(name, frames_as, video, folder)
     assert images + clips > 0
     assert not clips or frames_as == "video"
 
 
-@pytest.mark.parametrize("family", FAMILY_EXAMPLES)
+@pytest.mark.parametrize("family", EXAMPLES)
 def test_one_system_of_each_family(family: str, folders: dict[str, Path]) -> None:
     """The quick part of the matrix: the system whose recipe is published for the family and whose sizes changed."""
     name = {"qwen2_5_vl": "framethinker", "qwen3_vl": "paravt"}[family]

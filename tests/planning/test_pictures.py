@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentic_video.config.settings import settings_of
+from agentic_video.families.base import ProcessorRules
 from agentic_video.planning.pictures import (
     check_engine_room,
     check_size_factor,
@@ -18,7 +19,6 @@ from agentic_video.planning.published_checkpoints import published_checkpoints
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
-from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.sizes import PixelBudget
 from tests.config.configs import composed
 from tests.planning.plans import plan
@@ -79,7 +79,6 @@ def test_cells_of_another_size_are_refused() -> None:
 
 
 def small(pixels: int, clip: int | None = None) -> ProcessorRules:
-    """A checkpoint whose processor has been given few pixels."""
     return replace(QWEN2_5, image=PixelBudget(784, pixels), clip=PixelBudget(784, clip or pixels))
 
 

@@ -8,8 +8,8 @@ import pytest
 from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
 
 from agentic_video.evaluation.checkpoints import checkpoints
+from agentic_video.families.registry import FAMILY_OF
 from agentic_video.planning.published_checkpoints import (
-    FAMILY_EXAMPLES,
     checkpoint_rules,
     published_checkpoints,
     published_rules,
@@ -45,13 +45,13 @@ def test_facts_agree_with_shapes_and_with_each_other() -> None:
     for facts in published_checkpoints().values():
         assert facts.sources and facts.template
         assert bool(facts.base) == bool(facts.unsourced)
-        assert facts.rules == published_checkpoints()[FAMILY_EXAMPLES[facts.family]].rules
+        assert facts.rules == published_checkpoints()[FAMILY_OF[facts.family].example].rules
         assert not facts.base or facts.tied == published_checkpoints()[facts.base].tied
 
 
 def test_token_ids_are_those_of_transformers_configs() -> None:
     for config in (Qwen2_5_VLConfig(), Qwen3VLConfig()):
-        tokens = published_checkpoints()[FAMILY_EXAMPLES[config.model_type]].tokens
+        tokens = published_checkpoints()[FAMILY_OF[config.model_type].example].tokens
         assert tokens["<|image_pad|>"] == config.image_token_id
         assert tokens["<|video_pad|>"] == config.video_token_id
         assert tokens["<|vision_start|>"] == config.vision_start_token_id

@@ -5,6 +5,7 @@ from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoP
 
 from agentic_video.rollout.chat_template import template_of
 from agentic_video.rollout.tokens import ChatFormat
+from tests.families.processors import processor_of
 
 _VISUALS = (
     "{%- if part.type == 'image' -%}{{- {NUMBER} + '<|vision_start|><|image_pad|><|vision_end|>' -}}"
@@ -69,8 +70,10 @@ def format_of(tokenizer: object, written: str | None = None, **kwargs: object) -
     """A model's format with a template (None: the tokenizer's) and variables for it."""
     return ChatFormat(
         tokenizer,
-        Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
-        video_processor=Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+        processor_of(
+            Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
+            Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+        ),
         template=written or template_of(None, tokenizer),
         template_kwargs=kwargs,
     )

@@ -37,6 +37,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import SetupError
 from tests.conftest import MemorySource
+from tests.families.processors import processor_of
 from tests.golden.episodes import DURATION, OPTIONS, BlankSource, HashJudge, HashRetriever, HashVerifier
 from tests.golden.episodes import script as golden_script
 from tests.golden.episodes import systems as golden_systems
@@ -157,9 +158,7 @@ def test_the_processor_s_template_comes_first(tokenizer: Any) -> None:
     with pytest.raises(SetupError, match="chat_template"):
         template_of(nothing, SimpleNamespace())
     bare = SimpleNamespace(
-        image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
-        chat_template=template(),
-        video_processor=None,
+        **vars(processor_of(Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))), chat_template=template()
     )
     assert ChatFormat.of(bare, tokenizer).reply_start == "<think>\n"
 

@@ -9,18 +9,22 @@ import pytest
 from transformers import Qwen2VLImageProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
+from agentic_video.families.base import ProcessorRules
+from agentic_video.families.qwen_vl_sizes import rules_of
 from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame, Origin
 from agentic_video.types.message import Message, Observation
 from agentic_video.video.errors import VideoError
-from agentic_video.video.processor_rules import ProcessorRules, rules_of
 from agentic_video.video.sizes import crop, resize
 from tests.conftest import MemorySource
+from tests.families.processors import processor_of
 
 RULES = rules_of(
-    Qwen2VLImageProcessor(patch_size=16, size={"shortest_edge": 65_536, "longest_edge": 16_777_216}),
-    Qwen3VLVideoProcessor(size={"shortest_edge": 4096, "longest_edge": 25_165_824}),
+    processor_of(
+        Qwen2VLImageProcessor(patch_size=16, size={"shortest_edge": 65_536, "longest_edge": 16_777_216}),
+        Qwen3VLVideoProcessor(size={"shortest_edge": 4096, "longest_edge": 25_165_824}),
+    )
 )
 
 
@@ -65,7 +69,7 @@ def test_a_video_s_frames_come_at_a_kept_size() -> None:
 
 
 def test_a_video_without_a_kept_size_is_an_error() -> None:
-    tight = rules_of(Qwen2VLImageProcessor(patch_size=14, size={"shortest_edge": 7840, "longest_edge": 7840}))
+    tight = rules_of(processor_of(Qwen2VLImageProcessor(size={"shortest_edge": 7840, "longest_edge": 7840})))
 
     async def run() -> None:
         video = await Video.open("memory", StoredSource(size=(90, 80)), None, tight)

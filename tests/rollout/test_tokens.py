@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast, Qwen2VLImageProcessor
 
+from agentic_video.families.registry import DEFAULT, family_of
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, cut_at_stop
@@ -21,16 +22,18 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, T
 from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videozoomer.reward import format_ok
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
+from tests.families.processors import processor_of
 
 SYSTEM = VideoZoomer(min_pixels=784, max_pixels=3136, overview_max_frames=4, max_images=24)
 IMAGE = "<|vision_start|>{}<|vision_end|>"
 ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
+
+TINY = family_of(DEFAULT).tiny
 
 
 class RecordedEngine:
@@ -78,12 +81,12 @@ def test_observation_follows_a_stop_text_and_an_end_token(chat_format: ChatForma
 def with_tool_messages(chat_format: ChatFormat, written: str) -> ChatFormat:
     """The format of a model whose template writes a tool's message in its own way."""
     start, end = "{%- for message in messages -%}", "{{- '<|im_end|>\\n' -}}\n{%- endfor -%}"
-    assert start in CHAT_TEMPLATE and end in CHAT_TEMPLATE
-    template = CHAT_TEMPLATE.replace(start, f"{start}{{%- if message.role == 'tool' -%}}{written}{{%- else -%}}")
+    assert start in TINY.chat_template and end in TINY.chat_template
+    template = TINY.chat_template.replace(start, f"{start}{{%- if message.role == 'tool' -%}}{written}{{%- else -%}}")
     template = template.replace(end, end.replace("{%- endfor", "{%- endif -%}{%- endfor"))
     tokenizer = copy.deepcopy(chat_format.tokenizer)
     tokenizer.chat_template = template
-    return ChatFormat(tokenizer, Qwen2VLImageProcessor(patch_size=14, merge_size=2))
+    return ChatFormat(tokenizer, processor_of(Qwen2VLImageProcessor(patch_size=14, merge_size=2)))
 
 
 def test_an_observation_may_be_a_tool_s_message(chat_format: ChatFormat) -> None:
@@ -213,11 +216,11 @@ def split_tags() -> ChatFormat:
     alphabet = {character: number for number, character in enumerate(sorted(ByteLevel.alphabet()))}
     tokenizer = Tokenizer(models.BPE(vocab={**alphabet, ">.": 256}, merges=[(">", ".")]))
     tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.add_special_tokens(list(TINY.special_tokens))
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT_TEMPLATE
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=TINY.chat_template
     )
-    return ChatFormat(fast, Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+    return ChatFormat(fast, processor_of(Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)))
 
 
 def test_a_call_that_ends_inside_a_token_is_read_and_its_ids_stay(split_tags: ChatFormat) -> None:
@@ -287,4 +290,4 @@ def test_template_that_drops_messages_is_refused(chat_format: ChatFormat) -> Non
     tokenizer = copy.deepcopy(chat_format.tokenizer)
     tokenizer.chat_template = "{{ messages[-1].content }}"
     with pytest.raises(ValueError, match="chat template"):
-        ChatFormat(tokenizer, Qwen2VLImageProcessor())
+        ChatFormat(tokenizer, processor_of(Qwen2VLImageProcessor()))

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,11 +8,11 @@ from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.synthesis.asking import (
     MAX_TURN_CHARS,
-    ServerOptions,
     ask,
     chat_config,
     transcript,
 )
+from agentic_video.synthesis.jobs import JobOptions
 from agentic_video.types.action import Answer
 from agentic_video.types.trajectory import FrameRef, Turn
 from tests.faulty_server import Reply, Serve
@@ -33,7 +34,7 @@ def test_a_question_goes_to_a_server_and_its_tokens_are_counted(serve: Serve, mo
         return Reply("<think>hm</think> four ")
 
     server = serve(says)
-    config = chat_config(ServerOptions(server.url, "m", max_tokens=7), "--judge", "--judge-name")
+    config = chat_config(JobOptions(out=Path("out")), server.url, "m", "--judge", "--judge-name", max_tokens=7)
     said, usage = asyncio.run(ask(Endpoint(config, "judge"), [{"role": "user", "content": "2 + 2?"}], str.upper))
     assert said == "FOUR" and usage.requests == 1 and isinstance(usage, Usage)
     assert (server.bodies[0]["model"], server.bodies[0]["max_tokens"]) == ("m", 7)

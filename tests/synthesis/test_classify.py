@@ -1,7 +1,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.synthesis.classes import Quota, SetOptions
+from agentic_video.synthesis.classes import SetOptions
 from agentic_video.synthesis.classify import write_sets
 from agentic_video.synthesis.jobs import JobOptions, open_job
 from agentic_video.systems.videobrain.reward import question_class
@@ -30,13 +29,11 @@ def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path
     # three thirds: direct, adaptive, active
     base = {("test", qa.id): [brain("B", float(number % 3 == 0), 0, qa=qa)] for number, qa in enumerate(rows)}
     teacher = {("test", qa.id): [brain("B", 1.0, int(number % 3 == 2), qa=qa)] for number, qa in enumerate(rows)}
-    options = SetOptions(
-        sft=Quota(10, {"adaptive": 0.5, "active": 0.5}),
-        rl=Quota(20, {"direct": 0.5, "adaptive": 0.25, "active": 0.25}),
-    )
+    shares = {"sft_shares": "adaptive=0.5,active=0.5", "rl_shares": "direct=0.5,adaptive=0.25,active=0.25"}
+    options = SetOptions(sft_size=10, rl_size=20, **shares)
     chosen = []
     for name, order in (("a", rows), ("b", rows[::-1])):
-        with open_job(JobOptions(tmp_path / name), {}, "classification") as job:
+        with open_job(JobOptions(out=tmp_path / name), {}, "classification") as job:
             more = write_sets(job, order, {"base": base, "teacher": teacher}, options)
         assert (more["direct"], more["adaptive"], more["active"]) == (20, 20, 20)
         assert more["RL set, direct"] == "10 (50.0 %)"
@@ -179,19 +176,3 @@ def test_a_server_that_fails_leaves_rows_for_the_next_start(
         json.loads(line)["verdict"] for line in (tmp_path / "out" / "classified.jsonl").read_text().splitlines()
     ]
     assert verdicts == ["direct", "adaptive", "active"] * 3
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        (["--base", "http://127.0.0.1:1/v1"], "--teacher-results"),
-        (["--teacher-results", "none"], "--base-results"),
-        (["--base-results", "none", "--teacher-results", "none"], "none"),
-        (["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"], "--data"),
-    ],
-)
-def test_missing_inputs_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], named: str
-) -> None:
-    assert main(["classify", "--out", str(tmp_path), "--profile", "laptop", *more]) == 2
-    assert named in capsys.readouterr().err

@@ -251,20 +251,6 @@ def test_only_a_clear_yes_counts(text: str) -> None:
     assert [read_yes_no(reply) for reply in replies] == [True, False, None]
 
 
-@pytest.mark.parametrize(
-    "teacher", ["no-such-folder", "/no/such/folder", "owner/no-such-model", "http://127.0.0.1:9/v1"]
-)
-def test_a_missing_teacher_costs_a_line_and_leaves_nothing(
-    teacher: str, data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    out = tmp_path / "out"
-    assert main(command("videozoomer", "distill", teacher, data, out, "--teacher-name", "m")) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"error: --teacher {teacher}: ") and err.count("\n") == 1
-    assert not out.exists()
-
-
 def test_a_folder_in_which_nothing_was_done_takes_the_corrected_command(
     data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:

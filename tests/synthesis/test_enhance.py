@@ -204,17 +204,3 @@ def test_videos_that_go_away_cost_themselves_only(made: Path, serve: Serve, caps
     failed = json.loads((made / "again" / "failures.jsonl").read_text())
     assert failed["key"] == ["deep/v5.mp4", ""]
     assert len(load_rows([made / "again" / "rows.jsonl"])[0]) == 4
-
-
-def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    server = serve(says)
-    empty = made / "empty"
-    empty.mkdir()
-    for arguments in (
-        ["--videos", str(empty)],
-        ["--videos", str(made / "none.mp4")],
-        ["--videos", str(made / "videos"), "--failures", str(made / "none.jsonl")],
-    ):
-        teacher = ["--teacher", server.url, "--teacher-name", "t", "--out", str(made / "out")]
-        assert main(["enhance", "--failures", str(made / "mined.jsonl"), *teacher, *arguments]) == 2
-        assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")

@@ -76,7 +76,7 @@ def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: p
     questions = read_questions([file])
     assert [qa.id for qa in questions.rows] == ["a", "b"]
     assert questions.numbers == {"rows_left_out": questions.excluded} and questions.excluded > 0
-    assert [qa.id for qa in questions.first(1).rows] == ["a"] and questions.first(0) == questions
+    assert [qa.id for qa in questions.first(1).rows] == ["a"] and questions.first(None) == questions
     assert QuestionSet(questions.rows).numbers == {}
     assert "2 rows left out" in capsys.readouterr().err
 

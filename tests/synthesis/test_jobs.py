@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentic_video.rollout.chat_policy import Usage
-from agentic_video.synthesis.jobs import JobOptions, Key, Outcome, Prices, open_job, read_journal
+from agentic_video.synthesis.jobs import JobOptions, Key, Outcome, open_job, read_journal
 from agentic_video.utils.errors import SetupError
 
 SETTINGS = {"model": "m", "system": {"max_turns": 5}}
@@ -31,7 +31,7 @@ def play(folder: Path, count: int, broken: set[int] = frozenset(), settings: Any
         verdict = "odd" if number % 2 else "kept"
         return Outcome(verdict, {"number": number, "text": "\ud800é"}, Usage(10, number, 1))
 
-    options = JobOptions(folder, concurrency=count, prices=Prices(1e6, 2e6))
+    options = JobOptions(out=folder, concurrency=count, price_in=1e6, price_out=2e6)
     with open_job(options, settings, "test job") as job:
         asyncio.run(job.play(items(count), work))
         job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results() if outcome.kept))
@@ -85,7 +85,7 @@ def test_results_stay_on_disk_until_they_are_asked_for(tmp_path: Path) -> None:
         return Outcome("odd" if number % 2 else "kept", {"text": f"{number}: é" * 40_000}, Usage(1, 1, 1))
 
     for _ in range(2):
-        with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
+        with open_job(JobOptions(out=tmp_path, concurrency=2), SETTINGS, "test job") as job:
             gc.collect()
             tracemalloc.start()
             finished = asyncio.run(job.play(items(60), work))
@@ -128,7 +128,7 @@ def test_a_result_that_is_no_json_fails_its_item_only(tmp_path: Path) -> None:
     async def work(number: int) -> Outcome:
         return Outcome(result=object() if number else 1)
 
-    with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
+    with open_job(JobOptions(out=tmp_path, concurrency=2), SETTINGS, "test job") as job:
         asyncio.run(job.play(items(2), work))
         assert [key for key, _ in job.results()] == [("rows", 0)]
         assert "not JSON serializable" in job.failures[("rows", 1)]
@@ -140,10 +140,10 @@ def test_a_folder_belongs_to_its_settings_and_to_one_process(tmp_path: Path) -> 
     with pytest.raises(SetupError) as caught:
         play(tmp_path, 1, settings={**SETTINGS, "system": {"max_turns": 3}})
     assert caught.value.key == "system.max_turns"
-    with pytest.raises(SetupError) as caught, open_job(JobOptions(tmp_path), SETTINGS, "other job"):
+    with pytest.raises(SetupError) as caught, open_job(JobOptions(out=tmp_path), SETTINGS, "other job"):
         pass
     assert caught.value.key == "job"
-    with open_job(JobOptions(tmp_path), SETTINGS, "test job"), pytest.raises(SetupError):
+    with open_job(JobOptions(out=tmp_path), SETTINGS, "test job"), pytest.raises(SetupError):
         play(tmp_path, 1)
 
 
@@ -151,7 +151,7 @@ def test_rounds_build_on_each_other_and_keys_are_unique(tmp_path: Path) -> None:
     async def work(number: int) -> Outcome:
         return Outcome(result=number)
 
-    with open_job(JobOptions(tmp_path, concurrency=2), SETTINGS, "test job") as job:
+    with open_job(JobOptions(out=tmp_path, concurrency=2), SETTINGS, "test job") as job:
         first = asyncio.run(job.play({("a",): 1, ("b",): 2}, work))
         assert [job.outcome(key).result for key in first] == [1, 2]
         asyncio.run(job.play({("c",): 3}, work))

@@ -1,7 +1,6 @@
 import asyncio
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -269,21 +268,3 @@ def test_rows_are_played_and_labelled(tmp_path: Path, serve: Serve, small_world:
     assert main(arguments) == 0
     assert (len(server.bodies), len(referee.bodies)) == asked
     assert (tmp_path / "out" / "kto.jsonl").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ([], "--records"),
-        (["--data", "x.jsonl"], "--data"),
-        (["--records", "none"], "none"),
-        (["--data", "none.jsonl", "--teacher", "http://h/v1"], "--data none.jsonl"),
-        (["--records", "none", "none.jsonl"], "none.jsonl"),
-    ],
-)
-def test_missing_inputs_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], named: str
-) -> None:
-    arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--judge-name", "j", "--out", str(tmp_path), *more]
-    assert main(arguments) == 2
-    assert named in capsys.readouterr().err

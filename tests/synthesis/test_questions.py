@@ -5,22 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.synthesis.questions import KnownQuestions, Rules, TeacherQuestion, normal, read_questions, similarity
+from agentic_video.synthesis.questions import KnownQuestions, TeacherQuestion, normal, read_questions, similarity
 from agentic_video.types.row import VideoQA
 
-RULES = Rules()
+MOST_WORDS = 8
 GOOD = {"question": "What does the cook drop?", "answer": "a spoon"}
 
 
 def test_an_array_of_questions_is_read() -> None:
     good = TeacherQuestion("What does the cook drop?", "a spoon")
-    assert read_questions(json.dumps([GOOD]), RULES) == [good]
-    assert read_questions("```json\n" + json.dumps([GOOD]) + "\n```", RULES) == [good]
-    assert read_questions(json.dumps([{"question": " What does\nthe  cook drop? ", "answer": "a spoon\n"}]), RULES) == [
-        good
-    ]
-    assert read_questions("[]", RULES) == []
-    assert len(read_questions(json.dumps([GOOD] * 1_000), RULES) or ()) == 50
+    assert read_questions(json.dumps([GOOD]), MOST_WORDS) == [good]
+    assert read_questions("```json\n" + json.dumps([GOOD]) + "\n```", MOST_WORDS) == [good]
+    assert read_questions(
+        json.dumps([{"question": " What does\nthe  cook drop? ", "answer": "a spoon\n"}]), MOST_WORDS
+    ) == [good]
+    assert read_questions("[]", MOST_WORDS) == []
+    assert len(read_questions(json.dumps([GOOD] * 1_000), MOST_WORDS) or ()) == 50
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_an_array_of_questions_is_read() -> None:
     ["", "no", json.dumps(GOOD), "Here you are: " + json.dumps([GOOD]), json.dumps([GOOD]) + " bye", "[" * 10_000],
 )
 def test_anything_else_is_no_array(reply: str) -> None:
-    assert read_questions(reply, RULES) is None
+    assert read_questions(reply, MOST_WORDS) is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_anything_else_is_no_array(reply: str) -> None:
     ],
 )
 def test_bad_questions_are_left_out_and_the_others_read(raw: Any, fault: str) -> None:
-    read = read_questions(json.dumps([raw, GOOD]), RULES)
+    read = read_questions(json.dumps([raw, GOOD]), MOST_WORDS)
     assert read == [TeacherQuestion(fault=fault), TeacherQuestion("What does the cook drop?", "a spoon")]
 
 
@@ -70,7 +70,7 @@ anything = st.recursive(
     | st.lists(st.fixed_dictionaries({"question": st.text(), "answer": st.text()})).map(json.dumps)
 )
 def test_no_reply_breaks_the_reader_and_what_it_takes_is_a_row(reply: str) -> None:
-    for offer in read_questions(reply, RULES) or ():
+    for offer in read_questions(reply, MOST_WORDS) or ():
         assert bool(offer.fault) != bool(offer.question and offer.answer)
         if not offer.fault:
             row = {"id": "1", "video": "v", "question": offer.question, "answer": offer.answer}

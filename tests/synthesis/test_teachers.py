@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from agentic_video.evaluation.model import ModelOptions
 from agentic_video.synthesis.jobs import JobOptions, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, play_samples, prepare
 from agentic_video.types.record import Record
@@ -24,19 +23,20 @@ def url(serve: Serve) -> str:
     return serve(lambda body, request: Reply("x")).url
 
 
-def options(url: str = GONE, name: str = "m", **more: Any) -> TeacherOptions:
-    return TeacherOptions(RECIPES / "videozoomer", "laptop", ModelOptions(url, "chat", name), **more)
+def prepared(url: str = GONE, recipe: str = "videozoomer", **more: Any) -> Teacher:
+    options = {"out": Path("out"), "recipe": RECIPES / recipe, "profile": "laptop", **more}
+    return prepare(TeacherOptions(**options), url, "m")
 
 
 def test_a_server_has_no_budgets_but_the_replys(url: str) -> None:
-    teacher = prepare(options(url, timeout=7.0, max_tokens=99))
+    teacher = prepared(url, timeout=7.0, max_tokens=99)
     assert (teacher.name, teacher.spec.chat.timeout, teacher.spec.chat.max_tokens) == ("m", 7.0, 99)
     assert teacher.limits.turn == 99 and teacher.limits.prompt == teacher.limits.response > 1 << 20
-    assert prepare(options(url)).spec.chat.max_tokens == prepare(options(url)).limits.turn
+    assert prepared(url).spec.chat.max_tokens == prepared(url).limits.turn
 
 
 def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent(url: str) -> None:
-    teacher = prepare(options(url))
+    teacher = prepared(url)
     assert teacher.identity()["sampling"]["seed"] is None
     seeded = replace(teacher, spec=replace(teacher.spec, seed=7), seeded=True)
     assert seeded.identity()["sampling"]["seed"] == 7
@@ -48,7 +48,7 @@ def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: s
 
     def identity(*overrides: str) -> dict[str, Any]:
         words = tuple(f"agentic_video.{word}" for word in overrides)
-        return prepare(options(url, overrides=words)).identity()
+        return prepared(url, overrides=words).identity()
 
     there = ("judge.base_url=http://h/v1", "judge.model=m")
     assert identity()["judge"] is None and identity()["retrieval"]["model"] == ""
@@ -65,8 +65,7 @@ def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: s
 
 def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None:
     def role(recipe: str, profile: str, *overrides: str) -> str:
-        model = ModelOptions(url, "chat", "m")
-        return prepare(TeacherOptions(RECIPES / recipe, profile, model, overrides=overrides)).system.observation_role
+        return prepared(url, recipe, profile=profile, overrides=overrides).system.observation_role
 
     asked = [f"data.train_files={GONE}", f"data.val_files={GONE}"]
     assert role("eva", "cluster", *asked) == "user", "a tool's there"
@@ -76,7 +75,7 @@ def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None
 
 def test_samples_record_their_player_and_number(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     teacher, rows = (
-        prepare(options(url)),
+        prepared(url),
         [VideoQA(name, f"{name}.mp4", "Who?", "he", "open_ended") for name in ("a", "b")],
     )
 
@@ -85,7 +84,7 @@ def test_samples_record_their_player_and_number(url: str, tmp_path: Path, monkey
         return Record(qa, trajectory, {"prompt_tokens": 5.0, "completion_tokens": 3.0, "acc": float(qa.id == "a")}, {})
 
     monkeypatch.setattr("agentic_video.synthesis.teachers.play_one", play_one)
-    with open_job(JobOptions(tmp_path), {}, "playing") as job:
+    with open_job(JobOptions(out=tmp_path), {}, "playing") as job:
         played = asyncio.run(play_samples(job, {("base",): teacher}, rows, 2, "here", need_grades=True))
         assert job.summary()["usage"]["prompt_tokens"] == 20
     assert [key[:4] for key, _ in played] == [("base", "unknown", name, number) for name in "ab" for number in (0, 1)]
@@ -94,7 +93,7 @@ def test_samples_record_their_player_and_number(url: str, tmp_path: Path, monkey
 
 
 def test_samples_need_chance(url: str) -> None:
-    teacher = prepare(options(url))
+    teacher = prepared(url)
     sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))
     sure.check_samples(1)
     with pytest.raises(SetupError, match="--temperature"):
@@ -104,9 +103,9 @@ def test_samples_need_chance(url: str) -> None:
 
 def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="nonsense"):
-        options(overrides=("nonsense",))
+        prepared(overrides=("nonsense",))
     with pytest.raises(SetupError):
-        TeacherOptions(tmp_path, "laptop", ModelOptions(GONE, "chat", "m"))
+        prepared(recipe=str(tmp_path))
 
 
 def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:
@@ -123,6 +122,6 @@ def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:
 
 
 def test_each_sample_has_a_seed_of_its_own_where_a_server_gets_one(tmp_path: Path, serve: Serve) -> None:
-    teacher = prepare(options(serve(lambda body, request: Reply("x")).url))
+    teacher = prepared(serve(lambda body, request: Reply("x")).url)
     assert backends_of(teacher, tmp_path, 3) == 1
     assert backends_of(replace(teacher, seeded=True), tmp_path, 3) == 3

@@ -22,7 +22,7 @@ from agentic_video.systems.paravt.reward import (
     word_f1,
 )
 from agentic_video.systems.paravt.system import ParaVT
-from agentic_video.toyworld.scripted import ScriptedTokens
+from agentic_video.toyworld.build.scripted import ScriptedTokens
 from agentic_video.types.action import REFUSED, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA

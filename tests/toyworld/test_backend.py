@@ -4,7 +4,7 @@ from pathlib import Path
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.rollout.episode import play
 from agentic_video.toyworld.backend import ToyBackend
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.questions import World
 from agentic_video.types.row import VideoQA
 from agentic_video.video.store import FrameStore

@@ -5,7 +5,7 @@ import pytest
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.registry import TOY_VOCABULARY
-from agentic_video.toyworld.base import answer_text, make_reading, single_turn, tokenizer_corpus
+from agentic_video.toyworld.build.base import answer_text, make_reading, single_turn, tokenizer_corpus
 from agentic_video.toyworld.model import ModelRecipe, build_model
 from agentic_video.toyworld.world import COLOURS, WorldRecipe
 from agentic_video.types.message import Message

@@ -5,13 +5,15 @@ import pytest
 
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.toyworld import build, cache
-from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.build import ensure, remedies
-from agentic_video.toyworld.cache import Cache
-from agentic_video.toyworld.cold_start import ColdStartRecipe
-from agentic_video.toyworld.gate import GateError, GateLimits, Setting, summarize
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build import cache
+from agentic_video.toyworld.build import ensure as build
+from agentic_video.toyworld.build.base import BaseRecipe
+from agentic_video.toyworld.build.cache import Cache
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe
+from agentic_video.toyworld.build.ensure import ensure, remedies
+from agentic_video.toyworld.build.gate import GateError, GateLimits, summarize
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.types import Observation
 from agentic_video.types.action import Action
@@ -47,7 +49,6 @@ def nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nothing_is_made(nothing_is_shipped: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The world and the base model are empty folders."""
     for name in ("write_world", "make_base"):
         monkeypatch.setattr(cache, name, lambda *args, **kwargs: None)
 

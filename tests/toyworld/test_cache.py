@@ -18,10 +18,9 @@ from safetensors.torch import load_file
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.model import TAUGHT
 from agentic_video.systems.base import System
-from agentic_video.toyworld import cache as caching
-from agentic_video.toyworld.base import BaseRecipe, tokenizer_corpus
-from agentic_video.toyworld.build import GATE_FILE, ToyPaths, ensure
-from agentic_video.toyworld.cache import (
+from agentic_video.toyworld.build import cache as caching
+from agentic_video.toyworld.build.base import BaseRecipe, tokenizer_corpus
+from agentic_video.toyworld.build.cache import (
     FACTS_FILE,
     LOCK_FILE,
     SHIPPED,
@@ -35,9 +34,11 @@ from agentic_video.toyworld.cache import (
     system_facts,
     taught,
 )
-from agentic_video.toyworld.gate import GateLimits, GateReport, Setting, check, missed_thresholds
+from agentic_video.toyworld.build.ensure import GATE_FILE, ToyPaths, ensure
+from agentic_video.toyworld.build.gate import GateLimits, GateReport, check, missed_thresholds
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import build_model, build_tokenizer, save_checkpoint
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
@@ -53,7 +54,6 @@ def facts_of(setting: Setting, system: System | None = None) -> Facts:
 
 
 def default_job(cache: Cache) -> ToyPaths:
-    """The paths of the default job's builds."""
     config = composed("videozoomer", "laptop")
     return ensure(settings_of(config).system, limits_of(config), toy_recipe(config), cache)
 
@@ -131,7 +131,7 @@ def test_the_reason_is_what_differs_from_the_nearest_build(tmp_path: Path) -> No
 
 def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from agentic_video.toyworld.cache import Cache\n"
+        "import os, sys; from pathlib import Path; from agentic_video.toyworld.build.cache import Cache\n"
         "def build(folder):\n"
         "    (folder / 'half').touch()\n"
         "    os.kill(os.getpid(), 9)\n"

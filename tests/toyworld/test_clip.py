@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.clip import CONCEPTS, CONTEXT, MARK, ClipRecipe, build_tokenizer, make_clip, make_frames
+from agentic_video.toyworld.build.clip import (
+    CONCEPTS,
+    CONTEXT,
+    MARK,
+    ClipRecipe,
+    build_tokenizer,
+    make_clip,
+    make_frames,
+)
 from agentic_video.toyworld.questions import scenes
 from agentic_video.toyworld.world import COLOURS, TINTS, Kind, Renderer, Scene, WorldRecipe, make_scene, write_video
 from agentic_video.video.retrieval.config import RetrievalConfig
@@ -44,7 +52,6 @@ def encoder(config: RetrievalConfig) -> ClipEncoder:
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Scene]:
-    """Encoded videos that ask for what shows beside a colour."""
     folder = tmp_path_factory.mktemp("videos")
     made = {folder / f"{scene.seed}.mp4": scene for scene in of_kind("beside", SCENES)}
     for path, scene in made.items():

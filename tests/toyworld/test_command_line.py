@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder, stage_parser
-from agentic_video.toyworld.gate import GateError
+from agentic_video.toyworld.build.command_line import print_paths, recipe_parser, run_builder, stage_parser
+from agentic_video.toyworld.build.gate import GateError
 from agentic_video.utils.errors import PluginTypeError, SetupError
 from tests.config.configs import RECIPES
 

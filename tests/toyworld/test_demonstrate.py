@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from agentic_video.toyworld.demonstrate import write_demonstrations
-from agentic_video.toyworld.gate import Setting
-from agentic_video.toyworld.preferences import write_preferences
+from agentic_video.toyworld.build.demonstrate import write_demonstrations
+from agentic_video.toyworld.build.preferences import write_preferences
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.types.record import read_records
 from agentic_video.types.trajectory import FrameRef
@@ -12,7 +12,7 @@ from tests.toyworld.conftest import EVERY_KIND
 def test_every_question_is_answered_right_after_looking(
     tmp_path: Path, checkpoint: Path, small_world: World, setting: Setting
 ) -> None:
-    write_demonstrations(tmp_path, small_world, checkpoint, setting.system, setting.limits, setting.turns, EVERY_KIND)
+    write_demonstrations(tmp_path, small_world, checkpoint, setting, EVERY_KIND)
     written = {split: list(read_records(tmp_path / f"{split}.jsonl")) for split in ("train", "heldout")}
     assert {split: len(records) for split, records in written.items()} == {"train": 4, "heldout": 40}
     for record in (*written["train"], *written["heldout"]):
@@ -33,7 +33,7 @@ def test_records_may_be_moved_with_their_world(tmp_path: Path, checkpoint: Path,
     link.symlink_to(cache)
     world = build_world(link / "world-1", train=2, heldout=2, seed=3, recipe=EVERY_KIND)
     (link / ".records-1").mkdir()
-    arguments = (world, checkpoint, setting.system, setting.limits, setting.turns, EVERY_KIND)
+    arguments = (world, checkpoint, setting, EVERY_KIND)
     write_demonstrations(link / ".records-1", *arguments)
     (link / ".records-1").rename(link / "records-1")
     (link / "preferences-1").mkdir()

@@ -8,8 +8,8 @@ import pytest
 
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import settings_of
+from agentic_video.toyworld.build.recipe import first_view_counts, toy_recipe
 from agentic_video.toyworld.questions import scenes
-from agentic_video.toyworld.recipe import first_view_counts, toy_recipe
 from agentic_video.toyworld.world import (
     EARLIER,
     EVENT_SECONDS,
@@ -26,7 +26,6 @@ from tests.config.configs import SYSTEMS
 
 
 def shows(scene: Scene, fps: int, count: int) -> bool:
-    """Whether the event is in one of so many evenly spaced frames."""
     events = [one for one in scene.flashes if not {figure.shape for figure in one.figures} & {LATER, EARLIER}]
     times = [index / fps for index in uniform_indices(scene.seconds * fps, count)]
     return any(one.start <= time < one.end for one in events for time in times)

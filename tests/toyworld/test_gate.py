@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.toyworld.gate import (
+from agentic_video.toyworld.build.gate import (
     GateError,
     GateLimits,
     GateReport,
     SampledEpisode,
-    Setting,
     check,
     measure,
     play_all,
     summarize,
 )
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.toyworld.questions import World
 from agentic_video.types.action import Answer, Calls
@@ -45,9 +45,7 @@ def test_a_busy_machine_changes_no_figure(checkpoint: Path, rows: list[VideoQA],
     source = FrameStore()
 
     def said(questions: list[VideoQA]) -> dict[str, list[str]]:
-        played = asyncio.run(
-            play_all(model, tokenizer, setting.system, setting.limits, questions, source, samples=2, seed=1)
-        )
+        played = asyncio.run(play_all(model, tokenizer, setting, questions, source, samples=2, seed=1))
         texts: dict[str, list[str]] = {}
         for one in played:
             texts.setdefault(one.qa.id, []).append("".join(turn.text for turn in one.trajectory.turns))
@@ -97,7 +95,7 @@ def test_who_cannot_tell_arrows_apart_is_refused(
     report = summarize([played("earlier", "earlier"), played("earlier"), played("later"), played("earlier")], 0.25)
     assert report.signs == {"first frames": 0.75, "looks": 1.0}
     assert "arrows of first frames named truly 0.750, arrows of looks named truly 1.000" in str(report)
-    monkeypatch.setattr("agentic_video.toyworld.gate.measure", lambda *_: report)
+    monkeypatch.setattr("agentic_video.toyworld.build.gate.measure", lambda *_: report)
     with pytest.raises(GateError, match=r"arrows of first frames named truly 0\.750, needed >= 0\.85 \(more") as caught:
         check(Path(), Path(), setting)
     assert "arrows of looks named truly 1.000, needed" not in str(caught.value)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, batch_loss, train
+from agentic_video.toyworld.build.imitation import Demonstration, DemonstrationSet, batch_loss, train
 from agentic_video.toyworld.model import load_checkpoint
 
 

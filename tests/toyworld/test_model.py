@@ -6,12 +6,10 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from agentic_video.families.registry import DEFAULT, family_of
 from agentic_video.toyworld.model import (
-    FAMILIES,
-    SPECIAL_TOKENS,
     TAGS,
     chat_format_of,
-    family_of,
     load_chat_format,
     load_checkpoint,
 )
@@ -26,7 +24,7 @@ def test_tokenizer_round_trip(tokenizer: Any, text: str) -> None:
 
 
 def test_tags_and_words_are_single_tokens(tokenizer: Any) -> None:
-    for text in (*SPECIAL_TOKENS, *TAGS, " red", " triangle", " purple", " one", " A", "A"):
+    for text in (*family_of(DEFAULT).tiny.special_tokens, *TAGS, " red", " triangle", " purple", " one", " A", "A"):
         assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == 1, text
     assert len(tokenizer("42")["input_ids"]) == 2
 
@@ -50,12 +48,12 @@ def test_chat_template(checkpoint: Path) -> None:
 def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: Any) -> None:
     model = AutoModelForImageTextToText.from_pretrained(any_checkpoint, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(any_checkpoint)
-    expected = {"qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[family_of(model)]
+    expected = {"qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[model.config.model_type]
     assert type(model).__name__ == f"{expected}ForConditionalGeneration"
     assert type(processor).__name__ == f"{expected}Processor"
     assert model.config.text_config.vocab_size == len(processor.tokenizer) == len(tokenizer)
     assert model.config.text_config.hidden_size // model.config.text_config.num_attention_heads >= 32
-    side = FAMILIES[family_of(model)].frame_side
+    side = family_of(model).tiny.frame_side
     image = Image.new("RGB", (side, side), (200, 30, 30))
     text = "<|vision_start|><|image_pad|><|vision_end|>What colour?"
     inputs = processor(text=[text], images=[image], return_tensors="pt")
@@ -67,4 +65,4 @@ def test_prompts_are_written_alike_with_and_without_the_weights(any_checkpoint: 
     loaded, alone = chat_format_of(*load_checkpoint(any_checkpoint)), load_chat_format(any_checkpoint)
     asked = [Message("user", ("What colour?",))]
     assert loaded.opening_ids(asked) == alone.opening_ids(asked)
-    assert loaded.image_tokens(64, 64) == alone.image_tokens(64, 64)
+    assert loaded.image_ids(64, 64) == alone.image_ids(64, 64)

@@ -17,9 +17,9 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.videozoomer import oracle as videozoomer
 from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.toyworld.build.recipe import toy_recipe
 from agentic_video.toyworld.oracles import asides_of, oracle, oracle_policy, own_words, turns_of
 from agentic_video.toyworld.questions import build_world
-from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import COLOURS, MARK_COLOUR, TINTS, WorldRecipe, make_scene
 from agentic_video.types.frame import Frame
@@ -34,8 +34,6 @@ from tests.toyworld.conftest import laptop_setting
 
 
 class _Watching(ScriptedPolicy):
-    """The oracle, keeping the frames that it is shown."""
-
     def __init__(self) -> None:
         super().__init__(oracle(videozoomer.turns))
         self.overview: list[Frame] = []
@@ -133,8 +131,6 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
 
 @dataclass(frozen=True)
 class Sixth(VideoZoomer):
-    """A system without a module ``oracle`` beside it."""
-
     name: str = "sixth"
 
 

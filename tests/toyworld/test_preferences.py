@@ -1,9 +1,10 @@
 import asyncio
 from pathlib import Path
 
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.build.demonstrate import play_rows
+from agentic_video.toyworld.build.preferences import DESIRABLE, MISSED_SECONDS, label_script
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.model import load_chat_format
-from agentic_video.toyworld.preferences import DESIRABLE, MISSED_SECONDS, labelled
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from tests.toyworld.conftest import EVERY_KIND
@@ -15,7 +16,7 @@ def test_desirable_episodes_are_right_and_undesirable_ones_have_no_evidence(
     chat_format, recipe = load_chat_format(checkpoint), EVERY_KIND
 
     def records(seed: int) -> list[Record]:
-        return asyncio.run(labelled(rows, chat_format, setting.system, setting.limits, setting.turns, recipe, seed))
+        return asyncio.run(play_rows(rows, chat_format, setting, recipe, label_script(setting), seed))
 
     made = records(0)
     labels = [record.provenance["label"] for record in made]

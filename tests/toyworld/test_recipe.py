@@ -6,19 +6,17 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.typed import ConfigError, dataclass_from
-from agentic_video.toyworld.cold_start import ColdStartRecipe
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.cold_start import ColdStartRecipe
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:
-    """A value by a dotted key, as nested dictionaries."""
     for name in reversed(key.split(".")):
         value = {name: value}
     return dict(value)
 
 
 def config_with(block: dict[str, Any]) -> DictConfig:
-    """VideoZoomer's laptop config with another block."""
     config = compose_recipe(recipe_at("videozoomer"), "laptop", [])
     with open_dict(config):
         config.agentic_video.toyworld = OmegaConf.create(block)

@@ -7,11 +7,11 @@ import pytest
 from agentic_video.config.settings import settings_of
 from agentic_video.systems.videozoomer.oracle import turns as videozoomer
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.toyworld.cache import taught
-from agentic_video.toyworld.gate import GateError, GateLimits
+from agentic_video.toyworld.build.cache import taught
+from agentic_video.toyworld.build.gate import GateError, GateLimits
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.rehearsal import check_oracle, rehearse
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
-from agentic_video.toyworld.rehearsal import check_oracle, rehearse
 from tests.config.configs import RECIPES, SYSTEMS, composed
 from tests.toyworld.conftest import laptop_setting
 
@@ -30,7 +30,6 @@ def test_every_published_system_s_looks_show_the_event(system: str, profile: str
 
 
 def _late(view, aim, word, letter, seen=""):  # type: ignore[no-untyped-def]
-    """VideoZoomer's oracle, which looks five seconds late."""
     return videozoomer(view, None if aim is None else min(aim + 5, view.video.info.duration - 3), word, letter, seen)
 
 

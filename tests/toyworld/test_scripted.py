@@ -3,10 +3,9 @@ import asyncio
 import pytest
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.build.scripted import ScriptedEpisode, Setting, play_script
 from agentic_video.toyworld.questions import row_of
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.scripted import ScriptedEpisode, play_script
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.types.trajectory import EndReason
 
@@ -19,8 +18,7 @@ def played(setting: Setting, chat_format: ChatFormat, *turns: str) -> ScriptedEp
     scene = make_scene(0, recipe)
     source = SceneSource({path_of(scene): scene}, recipe)
     qa = row_of(scene, path_of(scene), "demonstrations")
-    limits = setting.limits
-    return asyncio.run(play_script(turns, qa, setting.system, limits, chat_format, source, source, rollout_index=3))
+    return asyncio.run(play_script(turns, qa, setting, chat_format, source, source, rollout_index=3))
 
 
 def test_a_script_is_an_episode_with_ids(setting: Setting, tiny_chat_format: ChatFormat) -> None:

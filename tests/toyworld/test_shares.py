@@ -8,7 +8,7 @@ import psutil
 import pytest
 import torch
 
-from agentic_video.toyworld.shares import SHARES, shared_out
+from agentic_video.toyworld.build.shares import SHARES, shared_out
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,6 @@ class Line(torch.nn.Module):
 
 
 def children() -> set[int]:
-    """Of this process, which may have others from other tests."""
     return {child.pid for child in psutil.Process().children()}
 
 

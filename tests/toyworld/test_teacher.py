@@ -8,7 +8,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.teacher import MARGIN, ScriptedTeacher, aim_of, answer_word, teacher_name

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.toyworld.build.write_world import write_world
 from agentic_video.toyworld.world import WorldRecipe
-from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.errors import SetupError
 
 

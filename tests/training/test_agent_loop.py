@@ -47,6 +47,7 @@ from agentic_video.video.retrieval.node_retriever import NodeRetriever
 from agentic_video.video.source import FrameReply, FrameRequest
 from tests.config.configs import composed
 from tests.conftest import MemorySource
+from tests.families.processors import processor_of
 
 ROOMY = (
     "data.train_files=none",
@@ -74,8 +75,6 @@ class MemoryStore(MemorySource):
 
 @dataclass
 class Answers:
-    """verl's client, which gives one answer after the other."""
-
     answers: Sequence[TokenOutput | Exception]
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -97,8 +96,6 @@ def spoken(number: int, turn: Sequence[int] | Exception) -> TokenOutput | Except
 
 @dataclass(frozen=True)
 class Rollout:
-    """What verl gets, and what its server was asked."""
-
     outputs: list[AgentLoopOutput]
     server: Answers
 
@@ -134,7 +131,7 @@ def play(chat_format: ChatFormat, qa: VideoQA) -> Play:
     ) -> Rollout:
         ids = (said(chat_format, turn) if isinstance(turn, str) else turn for turn in turns)
         server = Answers([spoken(number, turn) for number, turn in enumerate(ids, start=1)])
-        processor = SimpleNamespace(image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+        processor = processor_of(Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
 
         async def play_row() -> AgentLoopOutput | list[AgentLoopOutput]:
             loop = VideoAgentLoop(
@@ -158,12 +155,10 @@ def said(chat_format: ChatFormat, text: str) -> list[int]:
 
 
 def grey(index: int) -> np.ndarray:
-    """A grey frame's picture."""
     return np.full((28, 28, 3), index % 256, np.uint8)
 
 
 def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
-    """References to the images of an output's sequence."""
     refs: tuple[ImageRef, ...] = (output.multi_modal_data or {})[IMAGES].refs
     return refs
 
@@ -316,8 +311,6 @@ def with_pixels(request: dict[str, Any]) -> list[bool]:
 
 
 def generated(engine: VerlEngine, *frames: Frame, times: int = 1) -> Completion:
-    """The answer to a turn, the last of several."""
-
     async def ask() -> list[Completion]:
         return [await engine.generate(turn(*frames)) for _ in range(times)]
 

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from verl.utils import tensordict_utils
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-from agentic_video.training.engines.actor import VideoEngine, clips_as_images, sequence_inputs, with_patches
+from agentic_video.families.registry import FAMILIES
+from agentic_video.training.engines.actor import VideoEngine, in_one_pass, sequence_inputs, with_pixels
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.types.frame import Frame
+from tests.families.processors import processor_of
 from tests.training.programs import result_of
 from tests.training.updates import SIZES
 from tests.training.workers import sequence_images
@@ -35,8 +38,9 @@ def test_patches_take_the_place_of_references() -> None:
     ]
     batch = TensorDict({"input_ids": torch.zeros(4, 1)}, batch_size=[4])
     tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
-    patches = {first.key: torch.ones(4, 3), second.key: torch.full((4, 3), 2.0)}
-    filled = sequence_inputs(with_patches(batch, patches))
+    pixels = {first.key: torch.ones(4, 3), second.key: torch.full((4, 3), 2.0)}
+    made = {key: {"pixel_values": patches} for key, patches in pixels.items()}
+    filled = sequence_inputs(with_pixels(FAMILIES[0], batch, made))
     assert [len(item) for item in filled] == [2, 0, 2, 2]
     values = [item["pixel_values"][:, 0].tolist() for item in filled if item]
     assert values == [[1.0] * 4 + [2.0] * 4, [0.0] * 4, [2.0] * 4]
@@ -82,7 +86,9 @@ def test_clips_go_through_the_model_as_images() -> None:
     jagged = torch.nested.nested_tensor([torch.tensor(row) for row in ids], layout=torch.jagged)
     batch = TensorDict({"input_ids": jagged}, batch_size=[4])
     tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
-    made = clips_as_images(batch, IMAGE, VIDEO, merge=2)
+    processor = processor_of(SimpleNamespace(merge_size=2))
+    processor.image_token_id, processor.video_token_id = IMAGE, VIDEO
+    made = in_one_pass(batch, processor)
     filled = sequence_inputs(made)
     names = ["image_grid_thw", "images_seqlens", "pixel_values"]
     assert [sorted(item) for item in filled] == [names, [], names, names]

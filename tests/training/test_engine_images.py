@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from verl.utils import hf_processor
 
-from agentic_video.rollout.clips import seconds_per_patch
+from agentic_video.families.base import UnkeptSizeError
+from agentic_video.families.qwen2_5_vl_clips import keep_clip_times
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.engines.vllm_images import (
     ImageStats,
@@ -25,9 +26,7 @@ from agentic_video.training.engines.vllm_images import (
     references,
 )
 from agentic_video.types.frame import ImageRef, Origin, VideoRef, clip_key, image_key
-from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.errors import VideoError
-from agentic_video.video.processor_rules import UnkeptSizeError
 
 pytestmark = pytest.mark.anyio
 SIDE = 56
@@ -75,7 +74,7 @@ class Engine:
         from vllm.multimodal.cache import MultiModalReceiverCache
         from vllm.renderers import renderer_from_config
 
-        keep_clip_times(seconds_per_patch)
+        keep_clip_times()
         arguments = AsyncEngineArgs(
             model=str(model),
             dtype="float32",
@@ -405,8 +404,8 @@ async def test_other_ids_than_the_rollout_s_are_refused(
     chat_format = ChatFormat.of(hf_processor(str(checkpoint)))
     inner = make_engine()
     engine = ReferenceEngine(inner, Store(), chat_format)
-    counted = chat_format.visual_tokens
-    monkeypatch.setattr(chat_format, "visual_tokens", lambda shown: counted(shown) - 1)
+    made = chat_format.image_ids
+    monkeypatch.setattr(chat_format, "image_ids", lambda *size: (made(*size)[0], made(*size)[1][:-1]))
 
     with pytest.raises(RenderedPromptError, match="0 clips and 1 images"):
         await ask(engine, [stored(0)])

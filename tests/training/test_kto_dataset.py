@@ -14,9 +14,9 @@ from verl.utils import hf_processor, hf_tokenizer
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.rollout.replay import ReplayedSequence, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.model import FamilyName
+from agentic_video.toyworld.build.preferences import write_preferences
+from agentic_video.toyworld.build.scripted import Setting
 from agentic_video.toyworld.oracles import turns_of
-from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.inputs.model_inputs import model_inputs, with_patches_of_raw
@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def checkpoint(checkpoints: dict[FamilyName, Path]) -> Path:
+def checkpoint(checkpoints: dict[str, Path]) -> Path:
     return checkpoints["qwen2_5_vl"]
 
 
@@ -53,8 +53,9 @@ def records(tmp_path: Path, world: World, checkpoint: Path) -> Records:
     def make(name: str, *overrides: str) -> tuple[DictConfig, Path]:
         config = composed(name, "sft_laptop", *FILES, *ROOMY, *overrides)
         settings = settings_of(config)
-        limits = episode_limits(config.data, settings)
-        write_preferences(tmp_path, world, checkpoint, settings.system, limits, turns_of(settings.system), WORLD)
+        system = settings.system
+        setting = Setting(system, episode_limits(config.data, settings), turns_of(system))
+        write_preferences(tmp_path, world, checkpoint, setting, WORLD)
         return config, tmp_path / "train.jsonl"
 
     return make
@@ -66,7 +67,6 @@ def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: st
 
 
 def images_of(record: Record) -> int:
-    """Images of an opening."""
     return sum(not isinstance(part, str) for message in record.trajectory.opening for part in message.parts)
 
 

@@ -15,17 +15,16 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.models.transformers.qwen2_vl import get_rope_index
 from verl.utils import hf_processor
 
+from agentic_video.families.base import UnkeptSizeError
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
 from agentic_video.training.inputs.model_inputs import (
-    image_patches,
-    image_sizes,
     model_inputs,
-    rope_positions,
 )
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
-from agentic_video.video.processor_rules import UnkeptSizeError, rules_of
+from tests.families.processors import processor_of
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
 
@@ -49,16 +48,18 @@ PROCESSORS = {
 @pytest.mark.parametrize("family", PROCESSORS)
 def test_patches_and_sizes_equal_the_processors(family: str) -> None:
     """Of images as a store gives them: small, large, twice the same."""
-    processor = PROCESSORS[family]
-    rules = rules_of(processor)
+    image_processor = PROCESSORS[family]
+    processor = processor_of(image_processor, family=family)
+    rules = family_of(processor).rules(processor)
     sizes = [rules.kept(*size) for size in ((448, 224), (28, 28), (448, 224), (30, 45), (1000, 700), (32, 64))]
     images = [picture(number, *size) for number, size in enumerate(sizes)]
-    expected = processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
-    patches = image_patches(processor, {str(number): image for number, image in enumerate(images)})
+    expected = image_processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
+    made = family_of(processor).pixels(processor, {str(number): image for number, image in enumerate(images)}, {})
+    patches = {key: some["pixel_values"] for key, some in made.items()}
     assert list(patches) == ["0", "1", "2", "3", "4", "5"]
     assert torch.equal(torch.cat(list(patches.values())), expected["pixel_values"])
     assert expected["pixel_values"].dtype == torch.float32
-    found = image_sizes(rules, sizes)
+    found = family_of(processor).sizes(processor, [frame(number, *size) for number, size in enumerate(sizes)])
     assert torch.equal(found["image_grid_thw"], expected["image_grid_thw"])
     assert found["images_seqlens"].tolist() == [len(patch) for patch in patches.values()]
 
@@ -66,11 +67,11 @@ def test_patches_and_sizes_equal_the_processors(family: str) -> None:
 @pytest.mark.parametrize("family", PROCESSORS)
 def test_what_the_processor_would_resize_is_refused(family: str) -> None:
     """Engine and trainer would resize it differently, and nothing would show it."""
-    processor = PROCESSORS[family]
+    processor = processor_of(PROCESSORS[family], family=family)
     with pytest.raises(UnkeptSizeError, match="30x45"):
-        image_sizes(rules_of(processor), [(448, 224), (30, 45)])
+        family_of(processor).sizes(processor, [frame(0, 448, 224), frame(1, 30, 45)])
     with pytest.raises(UnkeptSizeError, match="1000x700"):
-        image_patches(processor, {"a": picture(0, 448, 224), "b": picture(1, 1000, 700)})
+        family_of(processor).pixels(processor, {"a": picture(0, 448, 224), "b": picture(1, 1000, 700)}, {})
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:
@@ -79,7 +80,7 @@ def test_positions_by_hand(checkpoint: Path) -> None:
     start = processor.tokenizer.convert_tokens_to_ids("<|vision_start|>")
     # a text token, the start of an image, an image of 2 x 1 merged patches, a text token
     ids = torch.tensor([5, start, pad, pad, 6])
-    positions = rope_positions(processor, ids, {"image_grid_thw": torch.tensor([[1, 2, 4]])})
+    positions = family_of(processor).positions(processor, ids, {"image_grid_thw": torch.tensor([[1, 2, 4]])})
     assert positions.tolist() == [
         [0, 1, 2, 3, 4],  # of the text alone
         [0, 1, 2, 2, 4],  # time, height, width: the image begins at 2, and what follows goes on from its largest
@@ -110,7 +111,7 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     expected = AgentLoopWorker._compute_position_ids(
         worker, row, torch.ones_like(row), {**sizes, "mm_token_type_ids": torch.zeros_like(row)}
     )
-    found = rope_positions(processor, row[0], sizes)
+    found = family_of(processor).positions(processor, row[0], sizes)
     assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from tests.config.configs import composed
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Arguments of ``init_process_group``."""
     asked: dict[str, Any] = {}
     monkeypatch.setenv(process_group.PATIENCE_ENV, "")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
@@ -42,6 +42,7 @@ def test_a_worker_heeds_verls_keys(
 ) -> None:
     overrides = "actor_rollout_ref.nccl_timeout=900", "actor_rollout_ref.actor.freeze_vision_tower=True"
     model = torch.nn.ModuleDict({"visual": torch.nn.Linear(1, 1), "text": torch.nn.Linear(1, 1)})
+    model.config = SimpleNamespace(model_type="qwen2_5_vl")
 
     def init_model(self: Any) -> None:
         self.actor = type("Actor", (), {"engine": type("Engine", (), {"module": model})})
@@ -94,6 +95,7 @@ def test_a_merger_may_be_trained_while_its_tower_is_frozen() -> None:
     parts["deepstack_merger_list"] = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
     others = {"text": torch.nn.Linear(3, 2), "visually": torch.nn.Linear(2, 2)}
     model = torch.nn.ModuleDict({"visual": torch.nn.ModuleDict(parts), **others})
+    model.config = model["text"].config = SimpleNamespace(model_type="qwen3_vl")
     assert freeze_vision(model, merger=False) == 5 * 3 + 3
     trained = {name.rpartition(".")[0] for name, weight in model.named_parameters() if weight.requires_grad}
     assert trained == {"visual.merger", "visual.deepstack_merger_list.0", "text", "visually"}

@@ -1,6 +1,5 @@
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verl.utils import hf_processor
 
+from agentic_video.families.registry import family_of
 from agentic_video.training.inputs.model_inputs import (
     PIXELS,
     SHAPES,
-    pixels_of,
     raw_visuals,
     split_raw,
-    visual_patches,
+    visual_pixels,
     with_patches_of_raw,
 )
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
-from agentic_video.video.processor_rules import processor_rules
+from tests.families.processors import processor_of
 from tests.training.test_model_inputs import PROCESSOR, frame
 
 
@@ -37,7 +36,7 @@ def visual(number: int, width: int, height: int, moments: int) -> Visual:
 def kept(processor: Any, one: Visual) -> Visual:
     """The same at a size that the processor keeps."""
     moments = len(one.frames) if isinstance(one, Clip) else 0
-    size = processor_rules(processor).kept(one.width, one.height, moments)
+    size = family_of(processor).rules(processor).kept(one.width, one.height, moments)
     first = one.frames[0] if isinstance(one, Clip) else one
     return visual(first.index // 10, *size, max(1, moments))
 
@@ -55,7 +54,8 @@ SHOWN = st.lists(
 def test_the_patches_are_those_of_the_images_and_clips(any_processor: Any, shown: Sequence[Visual]) -> None:
     shown = [kept(any_processor, item) for item in shown]
     raw = raw_visuals(shown)
-    expected = pixels_of(shown, visual_patches(any_processor, shown))
+    pixels = visual_pixels(any_processor, shown)
+    expected = family_of(any_processor).joined([pixels[visual.key] for visual in shown])
     found = with_patches_of_raw(any_processor, {**raw, "image_grid_thw": "kept"})
     assert found.pop("image_grid_thw") == "kept"
     assert set(found) == set(expected)
@@ -82,7 +82,7 @@ def test_a_loader_moves_bytes_in_two_tensors(any_processor: Any) -> None:
     # seven pictures of 112 x 56 pixels, 3 bytes each
     assert raw[PIXELS].nbytes == 7 * 112 * 56 * 3
     # Patches hold float32, and an image as two moments.
-    patches = with_patches_of_raw(SimpleNamespace(image_processor=PROCESSOR), raw_visuals(shown[:2]))
+    patches = with_patches_of_raw(processor_of(PROCESSOR), raw_visuals(shown[:2]))
     assert patches["pixel_values"].nbytes == 8 * 2 * 112 * 56 * 3
     small = raw_visuals([kept(any_processor, item) for item in shown])
     halved = with_patches_of_raw(any_processor, small, dtype=torch.bfloat16)

@@ -25,12 +25,11 @@ from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.demonstrate import write_demonstrations
-from agentic_video.toyworld.model import FamilyName
+from agentic_video.toyworld.build.demonstrate import write_demonstrations
+from agentic_video.toyworld.build.scripted import ScriptedTokens, Setting
 from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
-from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
@@ -60,8 +59,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
 
 @dataclass(frozen=True)
 class Setup:
-    """A system's laptop config with a checkpoint of its family."""
-
     config: DictConfig
     tokenizer: Any
     processor: Any
@@ -87,9 +84,7 @@ SetupOf = Callable[..., Setup]
 
 
 @pytest.fixture
-def setup_of(checkpoints: dict[FamilyName, Path]) -> SetupOf:
-    """A system's laptop config, with overrides."""
-
+def setup_of(checkpoints: dict[str, Path]) -> SetupOf:
     def make(name: str = "videozoomer", *overrides: str) -> Setup:
         files = ["data.train_files=none", "model.path=none"]
         config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
@@ -277,7 +272,6 @@ def test_a_turn_that_was_cut_stays_cut(
 
 
 def answered(setup: Setup, qa: VideoQA) -> tuple[Record, list[list[int]]]:
-    """An oracle's episode, and the ids of its turns."""
     turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
     turns[-1].append(setup.eos)
     return Record(qa, rollout(setup, qa, turns)[0]), turns
@@ -361,7 +355,8 @@ def test_another_file_of_the_same_name_is_noticed(rows: list[VideoQA], setup_of:
 def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) -> None:
     world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    write_demonstrations(tmp_path, world, setup.checkpoint, setup.system, limits, turns_of(setup.system), WORLD)
+    setting = Setting(setup.system, limits, turns_of(setup.system))
+    write_demonstrations(tmp_path, world, setup.checkpoint, setting, WORLD)
     records = list(read_records(tmp_path / "train.jsonl"))
     assert len(records) == 4
     assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)
@@ -370,7 +365,6 @@ def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) ->
 
 
 def learnt(setup: Setup, sample: dict[str, Any]) -> list[str]:
-    """The texts that a sample has loss on, one for each run."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
     runs = groupby(zip(ids, mask, strict=True), key=itemgetter(1))
     return [setup.chat_format.decode([token for token, _ in run]) for flag, run in runs if flag]
@@ -429,7 +423,6 @@ def test_tags_of_asides_and_tags_that_a_prefix_opens(
 
 
 def hiding(tag: str) -> tuple[str, str]:
-    """Overrides that hide the opening's images from a tag."""
     return f"agentic_video.sft.hidden=[[{tag},last,opening]]", "agentic_video.sft.hidden_probability=0.1"
 
 

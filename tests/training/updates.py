@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import ray
 
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.inputs.model_inputs import visual_sizes
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Message, Visual
@@ -62,7 +62,7 @@ def with_references(batch: Any, processor: Any, shown: Sequence[Sequence[Visual]
     made = []
     for visuals in shown:
         refs = tuple((VideoRef if isinstance(visual, Clip) else ImageRef).of(visual, node_id()) for visual in visuals)
-        sizes = visual_sizes(processor, refs)
+        sizes = family_of(processor).sizes(processor, refs)
         made.append({**sizes, IMAGES: SequenceImages(refs, StoreConfig()).pack()})
     copy = batch.copy()
     tu.assign_non_tensor_stack(copy, "multi_modal_inputs", made)

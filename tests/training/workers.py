@@ -11,7 +11,8 @@ from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from agentic_video.training.engines.actor import reference_patches, sequence_inputs, with_patches
+from agentic_video.families.registry import family_of
+from agentic_video.training.engines.actor import reference_pixels, sequence_inputs, with_pixels
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop import agent_loop_manager
 from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker
@@ -22,7 +23,6 @@ from tests.config.configs import composed
 
 
 def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_workers: Any = None) -> VideoAgentLoopWorker:
-    """A worker of a laptop run of a checkpoint, with stand-ins for the handles of verl's reward-loop workers."""
     monkeypatch.setattr(agent_loop_tq.tq, "init", lambda: None)
     model = f"actor_rollout_ref.model.path={checkpoint}"
     config = composed("videozoomer", "laptop", "data.train_files=none", model)
@@ -32,7 +32,6 @@ def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_worker
 def make_manager(
     monkeypatch: pytest.MonkeyPatch, workers: int, handle: Callable[[str, int, Any], None]
 ) -> VideoAgentLoopManager:
-    """A manager that hands a call's name, the worker's number and the rows to a function."""
     monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
 
     def method(name: str, number: int) -> SimpleNamespace:
@@ -48,7 +47,6 @@ def make_manager(
 
 
 def loop_output(prompt: list[int], response: list[int], shown: Any = None, **extra: Any) -> AgentLoopOutput:
-    """An agent loop's output, all of whose response was generated."""
     return AgentLoopOutput(
         prompt_ids=prompt,
         response_ids=response,
@@ -60,7 +58,6 @@ def loop_output(prompt: list[int], response: list[int], shown: Any = None, **ext
 
 
 def sequence_images(shown: Sequence[Visual]) -> SequenceImages:
-    """What a rollout shows of its images and clips."""
     refs = tuple(VideoRef.of(visual) if isinstance(visual, Clip) else ImageRef.of(visual) for visual in shown)
     return SequenceImages(refs, StoreConfig())
 
@@ -76,7 +73,7 @@ def trained_inputs(
     inputs = worker._compute_multi_modal_inputs(output, rows[0])
     positions = worker._compute_position_ids(rows, torch.ones_like(rows), inputs)
     pixels = {frame.key: frame.image for frame in frames_of(shown)}
-    patches = reference_patches(worker.processor, [data[IMAGES]], pixels)
+    made = reference_pixels(worker.processor, [data[IMAGES]], pixels)
     batch = TensorDict({"multi_modal_inputs": [inputs]}, batch_size=[1])
-    (given,) = sequence_inputs(with_patches(batch, patches))
+    (given,) = sequence_inputs(with_pixels(family_of(worker.processor), batch, made))
     return positions.squeeze(0), dict(given)

@@ -2,6 +2,7 @@
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.families.registry import load_processor
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatPolicy
 from agentic_video.rollout.policy import Policy
@@ -18,9 +19,7 @@ class ChatBackend(Backend):
         self._endpoint = Endpoint(spec.chat, "model")
         self._reply_start: str | None = None
         if spec.processor:
-            from transformers import AutoProcessor
-
-            processor = AutoProcessor.from_pretrained(spec.processor)
+            processor = load_processor(spec.processor)
             self._reply_start = ChatFormat.of(processor, template_kwargs=spec.template_kwargs).reply_start
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:

@@ -6,31 +6,28 @@ from uuid import uuid4
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
-from agentic_video.rollout.clips import seconds_per_patch
+from agentic_video.families.registry import load_processor
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.rollout.vllm_prompts import clip_item, one_placeholder, with_bare_clips
+from agentic_video.rollout.vllm_prompts import clip_item, one_placeholder
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
 from agentic_video.utils.environment import spawn_engines
-from agentic_video.utils.vllm_clips import keep_clip_times
 
 
 class VllmBackend(Backend):
     """vLLM in this process; see :class:`Backend`. The model says itself how large its visual tokens are."""
 
     def __init__(self, spec: ModelSpec, visual_token_side: int):
-        from transformers import AutoProcessor
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        keep_clip_times(seconds_per_patch)
+        self._format = ChatFormat.of(load_processor(spec.model), template_kwargs=spec.template_kwargs)
+        self._format.family.prepare_vllm()
         spawn_engines()
-        processor = AutoProcessor.from_pretrained(spec.model)
-        self._format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)
-        self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
+        self.visual_token_side = self._format.rules.side
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec
 
@@ -78,11 +75,10 @@ def vllm_prompt(ids: Sequence[int], shown: Sequence[Visual], chat_format: ChatFo
     from PIL import Image
     from vllm.inputs import TokensPrompt
 
-    short = one_placeholder(ids, (chat_format.image_token_id, chat_format.video_token_id))
     clips = [visual for visual in shown if isinstance(visual, Clip)]
     images = [Image.fromarray(visual.image) for visual in shown if not isinstance(visual, Clip)]
     videos = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
-    prompt = TokensPrompt(prompt_token_ids=with_bare_clips(short, clips, chat_format) if clips else short)
+    prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, shown, chat_format))
     if data := {kind: items for kind, items in (("image", images), ("video", videos)) if items}:
         prompt["multi_modal_data"] = data
     return prompt

@@ -8,12 +8,14 @@ as it is. Both are in every ``vllm serve`` of 0.24.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.families.base import spans
+from agentic_video.families.registry import load_processor
 from agentic_video.graders.endpoint import Endpoint, EndpointError, UnreadableReply
 from agentic_video.graders.images import data_url
 from agentic_video.rollout.engine import Completion, GenerationRequest
@@ -36,11 +38,8 @@ class VllmServerBackend(Backend):
     takes_clips: ClassVar[bool] = False
 
     def __init__(self, spec: ModelSpec, visual_token_side: int):
-        from transformers import AutoProcessor
-
-        processor = AutoProcessor.from_pretrained(spec.processor)
-        self._format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)
-        self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
+        self._format = ChatFormat.of(load_processor(spec.processor), template_kwargs=spec.template_kwargs)
+        self.visual_token_side = self._format.rules.side
         self._spec = spec
         config = replace(spec.chat, base_url=root_of(spec.model))
         self._server = Endpoint(config, "model", max_reply_bytes=MAX_REPLY_BYTES)
@@ -62,7 +61,7 @@ class _Picture:
 
     name: str  # what the server calls it
     pixels: str  # as the server wrote them
-    tokens: int  # how many placeholders it has
+    tokens: int  # how many it has, the ends of its placeholders included
 
 
 class _FrameCache:
@@ -83,7 +82,7 @@ class _FrameCache:
         content = [{"type": "image_url", "image_url": {"url": url}}]
         body = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
         picture = await self._server.post(RENDER, body, _read_picture)
-        wanted = self._format.image_tokens(frame.width, frame.height)
+        wanted = len(self._format.image_ids(frame.width, frame.height)[1])
         if picture.tokens != wanted:
             raise EndpointError(
                 f"the server makes {picture.tokens} tokens of a frame of {frame.width}x{frame.height} pixels, and the "
@@ -156,24 +155,16 @@ class _ServerEngine:
                 raise EngineError("vLLM's token interface is given frames, not clips: agentic_video.system.frames_as")
             frames.append(visual)
         pictures = [await self._pictures.of(frame) for frame in frames]
-        places = placeholders(request.prompt_ids, self._format.image_token_id, [picture.tokens for picture in pictures])
+        written = [self._format.image_ids(frame.width, frame.height)[1] for frame in frames]
+        try:
+            places = list(spans(request.prompt_ids, written))
+        except ValueError as error:
+            raise EngineError(str(error)) from error
         return {
             "mm_hashes": {"image": [picture.name for picture in pictures]},
-            "mm_placeholders": {"image": [{"offset": at, "length": length} for at, length in places]},
+            "mm_placeholders": {"image": [{"offset": start, "length": end - start} for start, end in places]},
             "kwargs_data": {"image": [picture.pixels for picture in pictures]},
         }
-
-
-def placeholders(ids: Sequence[int], token: int, counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the placeholders of each image begin, and how many there are."""
-    at = [place for place, token_id in enumerate(ids) if token_id == token]
-    if len(at) != sum(counts):
-        raise EngineError(f"a prompt has {len(at)} image placeholders for {sum(counts)} visual tokens")
-    found, used = [], 0
-    for count in counts:
-        found.append((at[used], count))
-        used += count
-    return found
 
 
 def _read_ids(reply: Any, most: int) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from pathlib import Path
 
+from agentic_video.families.registry import FAMILIES
 from agentic_video.launch.laptop_fork import client
 from agentic_video.utils.process import end_now, signal_at_parent_end
 from agentic_video.utils.ray_cluster import shell_problem
@@ -41,8 +42,6 @@ PRELOADED = (
     "torch.utils.tensorboard",
     "torchvision",
     "transformers",
-    "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl",
-    "transformers.models.qwen3_vl.modeling_qwen3_vl",
     "peft",
     "datasets",
     "tensordict",
@@ -53,8 +52,6 @@ PRELOADED = (
     "openai",
     "av",
     "vllm.engine.arg_utils",
-    "vllm.model_executor.models.qwen2_5_vl",
-    "vllm.model_executor.models.qwen3_vl",
     "vllm.v1.core.sched.scheduler",
     "vllm.v1.worker.cpu_worker",
     "vllm.v1.engine.input_processor",
@@ -62,6 +59,7 @@ PRELOADED = (
     "agentic_video.rollout.episode",
     "agentic_video.rollout.tokens",
     "agentic_video.video.store",
+    *(module for family in FAMILIES for module in family.preloaded),
 )
 """Slow imports of a GRPO job's processes, without Ray and what imports it: see :data:`WORKERS_PRELOADED`."""
 WORKERS_PRELOADED = (

@@ -1,9 +1,12 @@
 """Prompt templates, in our own words; a config can name a file instead."""
 
+import hashlib
+import os
 import re
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.utils.errors import did_you_mean
@@ -85,3 +88,13 @@ def question_text(qa: VideoQA, option_format: str = OPTION_FORMAT) -> str:
     """The question and its options, one a line; ``{letter}`` and ``{text}`` are filled in."""
     options = (fill(option_format, letter=letter, text=text) for letter, text in zip(LETTERS, qa.options, strict=False))
     return "\n".join((qa.question, *options))
+
+
+def named_files(constants: Any) -> dict[str, str]:
+    """Digests by path of the files that a system's constants name: custom prompts may be files."""
+    if isinstance(constants, dict | list | tuple):
+        parts = constants.values() if isinstance(constants, dict) else constants
+        return {path: digest for part in parts for path, digest in named_files(part).items()}
+    if not isinstance(constants, str) or constants in packaged_prompts() or not os.path.isfile(constants):
+        return {}
+    return {constants: hashlib.sha256(Path(constants).read_bytes()).hexdigest()[:16]}

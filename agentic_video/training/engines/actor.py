@@ -7,7 +7,7 @@ once more for clips, and under FSDP all ranks must run it equally often, whateve
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,14 +19,14 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from agentic_video.families.base import ModelFamily
+from agentic_video.families.registry import family_of
 from agentic_video.training.engines.checkpoints import CheckpointManager
 from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
 from agentic_video.training.inputs.model_inputs import (
     PIXELS,
-    clip_patches,
-    image_patches,
-    pixels_of,
-    seqlens,
+    Pixels,
+    converted,
     with_patches_of_raw,
 )
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
@@ -73,8 +73,9 @@ class VideoEngine(FSDPEngineWithLMHead):
         verl asks transformers for inputs that need gradients, and gets them at the vision tower too, in vain.
         """
         wrapped = super()._build_lora_module(module)
+        tower_of = family_of(module).tower
         for name, tower in module.named_modules():
-            if name.rpartition(".")[2] == "visual" and not any(weight.requires_grad for weight in tower.parameters()):
+            if name.rpartition(".")[2] == tower_of and not any(weight.requires_grad for weight in tower.parameters()):
                 for hook in getattr(module, "_require_grads_hooks", ()):
                     if any(hook.id in part._forward_hooks for part in tower.modules()):
                         hook.remove()
@@ -106,6 +107,8 @@ class VideoEngine(FSDPEngineWithLMHead):
             rest = [{key: value for key, value in inputs.items() if key != HIDDEN} for inputs in given]
             micro_batch = with_inputs(micro_batch, rest)
         model_inputs, output_args = super().prepare_model_inputs(self._with_patches(micro_batch))
+        processor = self.model_config.processor
+        model_inputs |= family_of(processor).token_inputs(processor, model_inputs["input_ids"])
         if self._hides and any(spans is not None and len(spans) for spans in hidden):
             mask = model_inputs["attention_mask"]
             kind = getattr(self.model_config.hf_config, "_attn_implementation", None)
@@ -129,29 +132,28 @@ class VideoEngine(FSDPEngineWithLMHead):
             refs = [ref for images in sequences for ref in images.images]
             with ThreadPoolExecutor(1) as thread:  # Ray complains of waiting on the thread of an actor's event loop
                 fetched = thread.submit(self._fetcher.fetch, refs).result()
-            patches = reference_patches(processor, sequences, fetched, get_device_id())
-            micro_batch = with_patches(micro_batch, {key: patch.to(dtype) for key, patch in patches.items()})
+            pixels = reference_pixels(processor, sequences, fetched, get_device_id())
+            pixels = {key: converted(some, dtype) for key, some in pixels.items()}
+            micro_batch = with_pixels(family_of(processor), micro_batch, pixels)
         raw = sequence_inputs(micro_batch)
         if any(PIXELS in inputs for inputs in raw):
             made = [with_patches_of_raw(processor, inputs, get_device_id(), dtype) for inputs in raw]
             micro_batch = with_inputs(micro_batch, made)
-        if any("video_grid_thw" in inputs for inputs in sequence_inputs(micro_batch)):
-            merge = processor.image_processor.merge_size
-            micro_batch = clips_as_images(micro_batch, processor.image_token_id, processor.video_token_id, merge)
-        return micro_batch
+        return in_one_pass(micro_batch, processor)
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:
     """Freeze the vision tower, and the modules that make tokens of its patches; return the number of frozen weights."""
+    family = family_of(module)
     named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
-    # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
+    # A tower may have several mergers: those of `deepstack_merger_list`, too.
     frozen = [
         parameter
         for path, parameter in named
-        if "visual" in path and (merger or not any("merger" in part for part in path))
+        if family.tower in path and (merger or not any(family.merger in part for part in path))
     ]
     if not frozen:
-        raise ValueError("actor.freeze_vision_tower is set, but the model has no module named 'visual'")
+        raise ValueError(f"actor.freeze_vision_tower is set, but the model has no module named {family.tower!r}")
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
@@ -177,78 +179,36 @@ def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
     return [SequenceImages.unpack(inputs[IMAGES]) if IMAGES in inputs else None for inputs in sequence_inputs(batch)]
 
 
-def reference_patches(
+def reference_pixels(
     processor: Any, sequences: Sequence[SequenceImages], images: Mapping[str, np.ndarray], device: Any = "cpu"
-) -> dict[str, torch.Tensor]:
-    """Float32 patches of sequences' visuals by the keys of references, from the pixels of all their images."""
+) -> Pixels:
+    """Float32 inputs of sequences' visuals by the keys of references, from the pixels of all their images."""
     refs = {ref.key: ref for sequence in sequences for ref in sequence.refs}
     clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
     alone = {key: images[key] for key in refs if key not in clips}
-    made = image_patches(processor.image_processor, alone, device)
-    if clips:
-        pixels = {key: [images[frame.key] for frame in ref.frames] for key, ref in clips.items()}
-        made |= clip_patches(processor.video_processor, pixels, device)
-    return made
+    pixels = {key: [images[frame.key] for frame in ref.frames] for key, ref in clips.items()}
+    return family_of(processor).pixels(processor, alone, pixels, device)
 
 
-def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge: int) -> TensorDict:
-    """A copy of a batch whose clips are images of several moments; ``merge`` patches are a side of a visual token.
-
-    Placeholders, patches and sizes of clips are put among those of the images. The model's hidden states are the same:
-    a placeholder's own embedding is never read, positions were made before, and the loss is taken on no placeholder.
-    """
-    ids = batch["input_ids"]
-    filled = [
-        _one_kind(inputs, row.tolist(), image_token, video_token, merge**2) if "video_grid_thw" in inputs else inputs
-        for inputs, row in zip(sequence_inputs(batch), ids.unbind(), strict=True)
-    ]
-    values = ids.values().masked_fill(ids.values() == video_token, image_token)
+def in_one_pass(batch: TensorDict, processor: Any) -> TensorDict:
+    """The batch, or a copy of it, for which the vision tower runs once; see ``ModelFamily.in_one_pass``."""
+    family, ids, given = family_of(processor), batch["input_ids"], sequence_inputs(batch)
+    if not given:
+        return batch
+    pairs = zip(ids.unbind(), given, strict=True)
+    rows, filled = zip(*(family.in_one_pass(processor, row, inputs) for row, inputs in pairs), strict=True)
+    if all(new is old for new, old in zip(filled, given, strict=True)):
+        return batch
     copy = with_inputs(batch, filled)
-    copy["input_ids"] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
+    copy["input_ids"] = torch.nested.nested_tensor_from_jagged(torch.cat(rows), ids.offsets())
     return copy
 
 
-def _one_kind(
-    inputs: Mapping[str, Any], ids: Sequence[int], image_token: int, video_token: int, merged: int
-) -> dict[str, Any]:
-    """The inputs of a sequence with its clips among its images; ``merged`` patches are a token."""
-    kinds = {
-        image_token: _pieces(inputs, "image_grid_thw", "pixel_values"),
-        video_token: _pieces(inputs, "video_grid_thw", "pixel_values_videos"),
-    }
-    grids, patches = [], []
-    at = 0
-    while at < len(ids):
-        if ids[at] not in kinds:
-            at += 1
-            continue
-        token = ids[at]
-        grid, pixels = next(kinds[token])
-        grids.append(grid)
-        patches.append(pixels)
-        # A clip's placeholders may lie in several runs, with timestamps in between.
-        left = len(pixels) // merged
-        while left:
-            left -= ids[at] == token
-            at += 1
-    clips = ("video_grid_thw", "pixel_values_videos", "second_per_grid_ts")
-    rest = {name: value for name, value in inputs.items() if name not in clips}
-    grid = torch.stack(grids)
-    return {**rest, "pixel_values": torch.cat(patches), "image_grid_thw": grid, "images_seqlens": seqlens(grid)}
-
-
-def _pieces(inputs: Mapping[str, Any], grid: str, pixels: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Size and patches of each image or clip."""
-    if grid not in inputs:
-        return iter(())
-    return iter(zip(inputs[grid], inputs[pixels].split(inputs[grid].prod(-1).tolist()), strict=True))
-
-
-def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> TensorDict:
-    """A copy of a batch whose sequences have patches, given by the keys of references, instead of references."""
+def with_pixels(family: ModelFamily, batch: TensorDict, pixels: Pixels) -> TensorDict:
+    """A copy of a batch whose sequences have pixels, given by the keys of references, instead of references."""
     filled: list[dict[str, Any]] = []
     for inputs, images in zip(sequence_inputs(batch), sequence_images(batch), strict=True):
         rest = {name: value for name, value in inputs.items() if name != IMAGES}
-        pixels = pixels_of(images.refs, patches) if images else {}
-        filled.append({**pixels, **rest})
+        made = family.joined([pixels[ref.key] for ref in images.refs]) if images else {}
+        filled.append({**made, **rest})
     return with_inputs(batch, filled)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from agentic_video.rollout.clips import clip_frames
+from agentic_video.families.base import clip_frames
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_prompts import CACHED, clip_item, whole_prompt, with_bare_clips
 from agentic_video.training.inputs.references import image_refs

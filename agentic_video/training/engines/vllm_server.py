@@ -11,7 +11,7 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from agentic_video.rollout.clips import seconds_per_patch
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.engines.vllm_images import (
     MISSING,
@@ -22,7 +22,6 @@ from agentic_video.training.engines.vllm_images import (
 )
 from agentic_video.training.seams.patches import unique_job
 from agentic_video.utils.process import take_image_threads
-from agentic_video.utils.vllm_clips import keep_clip_times
 from agentic_video.video.fetch import FrameFetcher
 
 logger = logging.getLogger(__name__)
@@ -40,12 +39,12 @@ class VideoServer(vLLMHttpServer):
         os.environ["VERL_RAY_JOB_ID"] = unique_job()
 
     async def run_server(self, args: argparse.Namespace) -> None:
-        keep_clip_times(seconds_per_patch)
+        processor = self.model_config.processor
+        if processor is not None:
+            family_of(processor).prepare_vllm()
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now
-        processor = self.model_config.processor
-        clips = getattr(processor, "video_processor", None) is not None
-        chat_format = ChatFormat.of(processor, self.model_config.tokenizer) if clips else None
+        chat_format = ChatFormat.of(processor, self.model_config.tokenizer) if processor is not None else None
         self.engine: Any = ReferenceEngine(self.engine, FrameFetcher(), chat_format)
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:

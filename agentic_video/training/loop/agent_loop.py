@@ -202,16 +202,8 @@ _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
 
 
 @lru_cache(maxsize=4)
-def _chat_format(
-    tokenizer: Any, image_processor: Any, video_processor: Any, template: str, template_kwargs: str
-) -> ChatFormat:
-    return ChatFormat(
-        tokenizer,
-        image_processor,
-        video_processor=video_processor,
-        template=template,
-        template_kwargs=json.loads(template_kwargs),
-    )
+def _chat_format(tokenizer: Any, processor: Any, template: str, template_kwargs: str) -> ChatFormat:
+    return ChatFormat(tokenizer, processor, template=template, template_kwargs=json.loads(template_kwargs))
 
 
 def node_store(settings: Settings) -> FrameSource:
@@ -267,8 +259,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.settings = _settings(self.config)
         self.format = _chat_format(
             tokenizer,
-            processor.image_processor,
-            getattr(processor, "video_processor", None),
+            processor,
             template_of(processor, tokenizer),
             json.dumps(template_kwargs_of(self.config)),
         )

@@ -22,16 +22,15 @@ from verl.utils.rollout_trace import RolloutTraceConfig
 from verl.utils.tensordict_utils import get_non_tensor_data, index_select_tensor_dict
 
 from agentic_video.config.settings import settings_of
+from agentic_video.families.registry import family_of
 from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
-from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
 from agentic_video.training.loop.outputs import UNTRAINED, key_of
 from agentic_video.training.loop.reward_manager import while_answering
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
 from agentic_video.types.row import VideoQA
-from agentic_video.video.processor_rules import processor_rules
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
@@ -61,7 +60,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     async def prefetch(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Decode the first views of questions (``video_qa``) on this node while its store is idle; count the frames."""
         settings = settings_of(self.config)
-        rules = processor_rules(self.processor)
+        rules = family_of(self.processor).rules(self.processor)
         ready = 0
         for row in rows:
             store, retriever = node_store(settings), node_retriever(settings)
@@ -100,9 +99,10 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""
         images = output.multi_modal_data[IMAGES]
-        sizes = visual_sizes(self.processor, images.refs)
+        family = family_of(self.processor)
+        sizes = family.sizes(self.processor, images.refs)
         ids = torch.tensor([*output.prompt_ids, *output.response_ids])
-        positions = {POSITIONS: rope_positions(self.processor, ids, sizes)}
+        positions = {POSITIONS: family.positions(self.processor, ids, sizes)}
         return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from wrapt import register_post_import_hook
 
 from agentic_video.training.seams.patches import on_cpu
-from agentic_video.training.seams.table import Seam
+from agentic_video.utils.seam import Seam
 
 Hook = Callable[[ModuleType], object]
 

@@ -5,11 +5,13 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import wraps
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
+from agentic_video.families.registry import load_processor
 from agentic_video.utils.errors import one_line
 
 VERL_VERSION = "0.9.1"
@@ -77,37 +79,6 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
 
 
-def text_only_batches(qwen2_vl: ModuleType) -> None:
-    """Unpack the vision tower's output in verl's dummy pass for micro-batches without images."""
-    original = qwen2_vl._get_input_embeds
-
-    class Unpacking:
-        def __init__(self, model: Any):
-            self._model = model
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._model, name)
-
-        def visual(self, *args: Any, **kwargs: Any) -> Any:
-            return qwen2_vl.unpack_visual_output(self._model.visual(*args, **kwargs))[0]
-
-    @wraps(original)
-    def _get_input_embeds(
-        model: Any,
-        input_ids: Any,
-        attention_mask: Any = None,
-        pixel_values: Any = None,
-        pixel_values_videos: Any = None,
-        *grids: Any,
-        **more: Any,
-    ) -> Any:
-        if pixel_values is None and pixel_values_videos is None:
-            model = Unpacking(model)
-        return original(model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids, **more)
-
-    qwen2_vl._get_input_embeds = _get_input_embeds  # type: ignore[attr-defined]
-
-
 def vectorised_logprobs(torch_functional: ModuleType) -> None:
     """Compute the labels' log-probabilities in one operation rather than row by row."""
     import torch
@@ -129,6 +100,8 @@ def required_processor(tokenizer: ModuleType) -> None:
             warnings.simplefilter("always")
             processor = original(name_or_path, **kwargs)
         if processor is None and _has_vision(name_or_path, **kwargs):
+            with suppress(Exception):  # a class that verl doesn't know; what else is wrong is in its warning
+                return load_processor(name_or_path)
             why = [str(warning.message) for warning in caught if "processor" in str(warning.message)]
             raise ValueError(
                 f"{name_or_path}: can't load the processor of this vision-language model, which would be trained on "

@@ -6,28 +6,21 @@ lists what to read again. Nothing heavy is imported here.
 
 import ast
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from agentic_video.families.placeholders import COLLAPSED
+from agentic_video.families.registry import FAMILIES
+from agentic_video.utils.seam import Seam
+
 PATCHES = "agentic_video.training.seams.patches"
 
 
-@dataclass(frozen=True)
-class Seam:
-    """One patch: a ``module:function`` of ours that is called with a module once that has been imported.
-
-    ``sources`` are digests of the definitions that it replaces or relies on (:func:`digest`).
-    """
-
-    patch: str
-    module: str
-    sources: Mapping[str, str]
-    reason: str
-    issue: str = "none found"
-    cpu_only: bool = False
+def own_seams(seams: Iterable[Seam]) -> list[Seam]:
+    """The families' own patches, each once."""
+    return list({(seam.patch, seam.module): seam for seam in seams}.values())
 
 
 VERL_SEAMS = (
@@ -75,13 +68,7 @@ VERL_SEAMS = (
         "the actor waits forever when vLLM fails to load its weights",
         "verl-project/verl#7366",
     ),
-    Seam(
-        f"{PATCHES}:text_only_batches",
-        "verl.models.transformers.qwen2_vl",
-        {"verl.models.transformers.qwen2_vl:_get_input_embeds": "9c26194f2dc3"},
-        "with transformers 5 a micro-batch of Qwen2.5-VL without any image fails: the dummy pass takes a mean of no "
-        "tensor",
-    ),
+    COLLAPSED,
     Seam(
         f"{PATCHES}:required_processor",
         "verl.utils.tokenizer.tokenizer",
@@ -123,26 +110,7 @@ VERL_SEAMS = (
         "the reference model's offload asks for pinned memory, which needs an accelerator",
         cpu_only=True,
     ),
-    Seam(
-        "agentic_video.training.seams.vision_layout:cache_by_size",
-        "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl",
-        {
-            "transformers.vision_utils:get_vision_position_ids": "c305b0918963",
-            "transformers.vision_utils:get_vision_window_index": "19616bef14c5",
-        },
-        "a vision tower computes layouts picture by picture in each pass: an eighth of a small actor's time",
-        cpu_only=True,
-    ),
-    Seam(
-        "agentic_video.training.seams.vision_layout:cache_by_size",
-        "transformers.models.qwen3_vl.modeling_qwen3_vl",
-        {
-            "transformers.vision_utils:get_vision_position_ids": "c305b0918963",
-            "transformers.vision_utils:get_vision_bilinear_indices_and_weights": "73cd5334bab9",
-        },
-        "a vision tower computes layouts picture by picture in each pass: an eighth of a small actor's time",
-        cpu_only=True,
-    ),
+    *own_seams(seam for family in FAMILIES for seam in family.seams),
 )
 """Applied in verl's processes."""
 
@@ -165,6 +133,7 @@ VLLM_SEAMS = (
         "vllm-project/vllm#52916",
         cpu_only=True,
     ),
+    *own_seams(seam for family in FAMILIES for seam in family.vllm_seams),
 )
 """Applied in vLLM's own processes."""
 

@@ -18,18 +18,13 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import reported, video_problem
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.inputs.model_inputs import (
-    PIXELS,
-    SHAPES,
-    joined_sizes,
     raw_visuals,
-    rope_positions,
-    seqlens,
     split_raw,
-    visual_sizes,
 )
 from agentic_video.training.inputs.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.training.sft_kto.kto import mismatch
@@ -182,7 +177,8 @@ class TrajectoryDataset(Dataset):
             number = (item + step) % len(self)
             try:
                 sample = self._samples[number]
-                return self._inputs(sample.line.read(), sample.number)
+                record = sample.line.read()
+                return self._inputs(record, self._sequences(record)[sample.number])
             except VideoError as error:
                 if number not in self._unreadable:
                     self._unreadable.add(number)
@@ -191,18 +187,18 @@ class TrajectoryDataset(Dataset):
                 last = error
         raise last
 
-    def _inputs(self, record: Record, number: int) -> dict[str, Any]:
-        sequence = self._sequences(record)[number]
+    def _inputs(self, record: Record, sequence: ReplayedSequence) -> dict[str, Any]:
         shown = self._shown(record.qa.video, sequence.visuals)
         ids = torch.tensor(sequence.ids, dtype=torch.int64)
-        sizes = visual_sizes(self._processor, shown)
+        family = family_of(self._processor)
+        sizes = family.sizes(self._processor, shown)
         inputs = {**raw_visuals(shown), **sizes}
         if self._sft.hidden:
             inputs = {**inputs, HIDDEN: torch.tensor(self._hidden(sequence), dtype=torch.int64).reshape(-1, 4)}
         return {
             "input_ids": ids,
             "loss_mask": torch.tensor(sequence.loss_mask, dtype=torch.int64),
-            "position_ids": rope_positions(self._processor, ids, sizes),
+            "position_ids": family.positions(self._processor, ids, sizes),
             "multi_modal_inputs": inputs,
         }
 
@@ -229,7 +225,7 @@ class TrajectoryDataset(Dataset):
 
     def _hidden(self, sequence: ReplayedSequence) -> list[tuple[int, int, int, int]]:
         turns = [(start, end) for _, start, end in sequence.turns]
-        placeholders = frozenset({self._processor.image_token_id, self._processor.video_token_id})
+        placeholders = self._format.visual_token_ids
         return hidden_spans(
             sequence.ids, len(sequence.prompt_ids), turns, self._sft.hidden, self._format.decode, placeholders
         )
@@ -293,9 +289,19 @@ class KtoDataset(TrajectoryDataset):
     def _label(self, record: Record) -> bool:
         return label_of(record, self._label_field)
 
-    def _inputs(self, record: Record, number: int) -> dict[str, Any]:
-        question, desirable = f"{record.qa.video}\n{record.qa.id}", self._label(record)
-        return {**super()._inputs(record, number), "desirable": desirable, "question": question}
+    def _inputs(self, record: Record, sequence: ReplayedSequence) -> dict[str, Any]:
+        """A sample with its label, its question, and what is shown before and after the model's first token."""
+        opening = sequence.ids[: sequence.loss_mask.index(1)]
+        left, count = sum(opening.count(token) for token in self._format.visual_token_ids), 0
+        for visual in sequence.visuals:
+            left -= self._format.visual_tokens(visual)
+            count += left >= 0
+        return {
+            **super()._inputs(record, sequence),
+            "desirable": self._label(record),
+            "question": f"{record.qa.video}\n{record.qa.id}",
+            "shown": (sequence.visuals[:count], sequence.visuals[count:]),
+        }
 
 
 class KtoCollator:
@@ -319,42 +325,19 @@ class KtoCollator:
         """A sample's opening with everything that follows another's, images and clips included."""
         (opening, before), (rest, after) = self._split(asked)[0], self._split(answered)[1]
         ids = torch.cat([asked["input_ids"][opening], answered["input_ids"][rest]])
-        inputs = _joined([before, after])
+        shown = [*asked["shown"][0], *answered["shown"][1]]
+        family = family_of(self._processor)
+        sizes = family.sizes(self._processor, shown)
+        raw = {name: torch.cat([some[name] for some in (before, after) if some]) for name in before or after}
         return {
             "input_ids": ids,
             "loss_mask": torch.cat([asked["loss_mask"][opening], answered["loss_mask"][rest]]),
-            "position_ids": rope_positions(self._processor, ids, inputs),
-            "multi_modal_inputs": inputs,
+            "position_ids": family.positions(self._processor, ids, sizes),
+            "multi_modal_inputs": {**raw, **sizes} if shown else {},
         }
 
     def _split(self, sample: Mapping[str, Any]) -> list[tuple[slice, dict[str, torch.Tensor]]]:
-        """Tokens and ``multi_modal_inputs`` of a sample before and from the model's first token."""
+        """Tokens and raw pixels of a sample before and from the model's first token."""
         first = int(sample["loss_mask"].argmax())
-        inputs, opening = sample["multi_modal_inputs"], sample["input_ids"][:first]
-        images = self._count(inputs, "image_grid_thw", int((opening == self._processor.image_token_id).sum()))
-        clips = self._count(inputs, "video_grid_thw", int((opening == self._processor.video_token_id).sum()))
-        before, after = split_raw(inputs, images + clips)
-        for name, count in (("image_grid_thw", images), ("video_grid_thw", clips), ("second_per_grid_ts", clips)):
-            if name in inputs:
-                before[name], after[name] = inputs[name][:count], inputs[name][count:]
+        before, after = split_raw(sample["multi_modal_inputs"], len(sample["shown"][0]))
         return [(slice(first), before), (slice(first, None), after)]
-
-    def _count(self, inputs: Mapping[str, Any], grid: str, placeholders: int) -> int:
-        """Number of a sample's first images (or clips) with so many placeholders."""
-        if grid not in inputs:
-            return 0
-        sizes = inputs[grid].prod(-1).cumsum(0)
-        return int((sizes <= placeholders * self._processor.image_processor.merge_size**2).sum())
-
-
-def _joined(pieces: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """The inputs of a sequence that consists of pieces."""
-
-    def found(*names: str) -> dict[str, torch.Tensor]:
-        parts = {name: [piece[name] for piece in pieces if name in piece and len(piece[name])] for name in names}
-        return {name: torch.cat(some) for name, some in parts.items() if some}
-
-    images, clips = found("image_grid_thw"), found("video_grid_thw", "second_per_grid_ts")
-    if images:
-        images["images_seqlens"] = seqlens(images["image_grid_thw"])
-    return found(PIXELS, SHAPES) | (joined_sizes(images, clips) if clips else images)

@@ -27,7 +27,7 @@ def test_a_tiny_checkpoint_leaves_frames_as_they_are(name: str, tokens: int, tmp
     folder = write_checkpoint(tmp_path / name, name, dtype="float32")
     processor = AutoProcessor.from_pretrained(folder)
     # 448 x 224: 16 x 8 tokens of 28 pixels, 14 x 7 of 32
-    assert ChatFormat(processor.tokenizer, processor.image_processor).image_tokens(448, 224) == tokens
+    assert ChatFormat.of(processor).rules.tokens(448, 224) == tokens
     made = processor.image_processor(images=[np.zeros((224, 448, 3), np.uint8)], return_tensors="pt")
     assert int(made["image_grid_thw"].prod()) == 4 * tokens
     assert write_checkpoint(folder, name, dtype="bfloat16") == folder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.evaluation.backends.vllm_server import GENERATE, RENDER, VllmServerBackend, placeholders, root_of
+from agentic_video.evaluation.backends.vllm_server import GENERATE, RENDER, VllmServerBackend, root_of
 from agentic_video.evaluation.model import ModelOptions, ModelSpec, model_spec
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.rollout.engine import Completion, GenerationRequest
@@ -23,13 +23,6 @@ __all__ = ["checkpoint", "tokenizer"]
 
 SIDE = 56
 """Of a frame in pixels."""
-
-
-def test_where_placeholders_are() -> None:
-    assert placeholders([1, 9, 9, 2, 3, 9, 4], 9, [2, 1]) == [(1, 2), (5, 1)]
-    assert placeholders([1, 2], 9, []) == []
-    with pytest.raises(EngineError, match="2 image placeholders for 3"):
-        placeholders([9, 9], 9, [3])
 
 
 @pytest.mark.parametrize("address", ["http://h:8000/v1", "http://h:8000/v1/", "http://h:8000"])

@@ -1,0 +1,77 @@
+"""The families of models, and the family of a model."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentic_video.families.base import ModelFamily, ProcessorRules
+from agentic_video.families.qwen2_5_vl import Qwen25VL
+from agentic_video.families.qwen3_vl import Qwen3VL
+
+FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL())
+FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}
+"""By ``model_type``."""
+DEFAULT = FAMILIES[0].model_types[0]
+"""``model_type`` of the toy world's tiny model."""
+
+
+class UnknownFamilyError(ValueError):
+    """A model of no family here."""
+
+
+def family_of(model: Any) -> ModelFamily:
+    """Family of a ``model_type``, of a config, or of a model or a processor.
+
+    A processor that has no config is known by its class.
+
+    Raises:
+        UnknownFamilyError: There is none; says what is missing.
+    """
+    config = getattr(model, "config", model)
+    kind = config if isinstance(config, str) else getattr(config, "model_type", None)
+    if kind is None:
+        named = type(model).__name__
+        for family in FAMILIES:
+            if named in family.processor_classes:
+                return family
+        kind = named
+    if kind not in FAMILY_OF:
+        raise UnknownFamilyError(f"no family has the model_type {kind!r}; there are {', '.join(FAMILY_OF)}")
+    return FAMILY_OF[kind]
+
+
+def load_processor(model: str | Path) -> Any:
+    """The processor of a checkpoint, with the checkpoint's config where there is one.
+
+    Raises:
+        UnknownFamilyError: It is of no family here.
+    """
+    from transformers import AutoConfig, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(model)
+    with suppress(OSError, ValueError):  # a folder may hold a processor's files alone
+        processor.config = AutoConfig.from_pretrained(model)
+    family_of(processor)
+    if not any(type(processor).__name__ in family.processor_classes for family in FAMILIES):
+        raise UnknownFamilyError(f"{model}: its processor is a {type(processor).__name__}, which no family has")
+    return processor
+
+
+def rules_in(folder: Path) -> ProcessorRules:
+    """Rules in a checkpoint's files; without a known ``config.json`` they are read as the first family's.
+
+    Raises:
+        ProcessorError: A file is missing, or can't be a processor's; the message names it.
+    """
+    return (family_in(folder) or FAMILIES[0]).rules_in(folder)
+
+
+def family_in(folder: Path) -> ModelFamily | None:
+    """Family of a checkpoint's folder; None if its ``config.json`` is missing or names none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return FAMILY_OF.get(str(config.get("model_type"))) if isinstance(config, dict) else None

@@ -1,0 +1,60 @@
+"""Sizes of a model's two parts, from which its parameters are counted."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TextShape:
+    """Language model, from ``text_config``; ``tied`` if the output head is the embedding."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied: bool
+
+
+@dataclass(frozen=True)
+class VisionShape:
+    """Vision tower, from ``vision_config``.
+
+    Attributes:
+        patch: Side of a patch in pixels.
+        merge: Patches along a side of a visual token.
+        temporal: Frames per patch.
+        deepstack: Further mergers, whose features enter early decoder layers.
+        positions: Learnt positions.
+    """
+
+    depth: int
+    hidden: int
+    heads: int
+    intermediate: int
+    patch: int
+    merge: int = 2
+    temporal: int = 2
+    deepstack: int = 0
+    positions: int = 0
+
+    @property
+    def patch_values(self) -> int:
+        """Numbers of a patch: RGB, ``temporal`` times."""
+        return 3 * self.temporal * self.patch**2
+
+
+@dataclass(frozen=True)
+class ActivationBytes:
+    """Bytes in a backward pass that differ between families (measured, ``tests/planning/test_memory.py``).
+
+    Attributes:
+        heads: Of a decoder layer, per token and unit of the attention heads' width.
+        block_hidden: Of a block of the vision tower, per patch and unit of its hidden size.
+        block_intermediate: The same per unit of its MLP.
+    """
+
+    heads: int
+    block_hidden: int
+    block_intermediate: int

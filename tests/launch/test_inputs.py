@@ -198,7 +198,7 @@ def test_a_hub_without_an_answer_costs_one_line(monkeypatch: pytest.MonkeyPatch)
         ("config.json", None, "config.json"),
         ("config.json", "{", "config.json can't be read"),
         ("config.json", "[]", "config.json holds no JSON object"),
-        ("config.json", '{"model_type": "qwen2"}', "model_type is 'qwen2'"),
+        ("config.json", '{"model_type": "qwen2"}', "'qwen2'"),
         ("model.safetensors", None, "no weights"),
         ("model.safetensors.index.json", '{"weight_map": {"b": "model-2.safetensors"}}', "model-2.safetensors"),
         ("tokenizer.json", None, "no tokenizer"),

@@ -329,6 +329,23 @@ class TinyQwen25VL(TinyQwenVL):
         return {**super().vision_settings(sizes), "depth": 1, **own}
 
 
+class TinyQwen2VL(TinyQwenVL):
+    """Tiny Qwen2-VL."""
+
+    classes = ("Qwen2VLConfig", "Qwen2VLForConditionalGeneration", "Qwen2VLProcessor")
+    patch_side = 14
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return openai_clip()
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        return {"rope_parameters": rope(half, 3 * half // 8), "use_sliding_window": False}
+
+    def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
+        return {"depth": 1, "embed_dim": sizes.vision_hidden, "hidden_size": sizes.hidden, "mlp_ratio": 2}
+
+
 class TinyQwen3VL(TinyQwenVL):
     """Tiny Qwen3-VL; of the tower's two blocks the first feeds DeepStack."""
 

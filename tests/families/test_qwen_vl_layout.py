@@ -19,7 +19,7 @@ SIZES = st.tuples(st.integers(1, 3), *[st.integers(1, 12).map(lambda half: half 
 def patched() -> SimpleNamespace:
     """The patched functions of the families' modules."""
     found = {}
-    for family in ("qwen2_5_vl", "qwen3_vl"):
+    for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
         module = import_module(f"transformers.models.{family}.modeling_{family}")
         copy = ModuleType(module.__name__)
         vars(copy).update({name: vars(module)[name] for name in NAMES if hasattr(module, name)})

@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agentic_video.toyworld.imitation import logits_at
 from PIL import Image
 
 from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.families.tiny import pixels_of, seconds_of
+from agentic_video.toyworld.build.imitation import logits_at
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual

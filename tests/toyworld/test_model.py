@@ -48,7 +48,7 @@ def test_chat_template(checkpoint: Path) -> None:
 def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: Any) -> None:
     model = AutoModelForImageTextToText.from_pretrained(any_checkpoint, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(any_checkpoint)
-    expected = {"qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[model.config.model_type]
+    expected = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[model.config.model_type]
     assert type(model).__name__ == f"{expected}ForConditionalGeneration"
     assert type(processor).__name__ == f"{expected}Processor"
     assert model.config.text_config.vocab_size == len(processor.tokenizer) == len(tokenizer)

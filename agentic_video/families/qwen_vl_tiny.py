@@ -27,7 +27,7 @@ MAX_CLIP_FRAMES = 768
 
 
 class TinyQwenVL(TinyModels):
-    """What the families have in common.
+    """Common parts of the families.
 
     Attributes:
         classes: Names of the config, the model and the processor in transformers.

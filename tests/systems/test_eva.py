@@ -375,9 +375,7 @@ def test_calls_that_together_ask_for_too_many_decode_nothing(qa: VideoQA, source
 
 def test_turns_end_with_the_end_of_turn_token(qa: VideoQA, source: MemorySource, chat_format: ChatFormat) -> None:
     # no text ends a turn, as it may hold several calls
-    engine = ScriptEngine(
-        [[*chat_format.encode(text), chat_format.end_id] for text in (LOOK + call(1, 2, 1), REPLY)]
-    )
+    engine = ScriptEngine([[*chat_format.encode(text), chat_format.end_id] for text in (LOOK + call(1, 2, 1), REPLY)])
     policy = TokenPolicy(engine, chat_format, TokenLimits(10**6, 10**6, 10**6), SMALL)
     trajectory = asyncio.run(play(SMALL, policy, qa, source))
     assert [turn.finished for turn in trajectory.turns] == [True, True]

@@ -17,6 +17,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.report.held_out import GREEDY
+from agentic_video.rollout.chat_template import KWARGS_KEY
 from agentic_video.rollout.costs import COSTS
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
@@ -48,6 +49,7 @@ from agentic_video.video.source import FrameReply, FrameRequest
 from tests.config.configs import composed
 from tests.conftest import MemorySource
 from tests.families.processors import processor_of
+from tests.rollout.chat_templates import template
 
 ROOMY = (
     "data.train_files=none",
@@ -183,6 +185,16 @@ def test_ids_mask_and_log_probabilities(play: Play, chat_format: ChatFormat, qa:
     first, second = (item["prompt_ids"] for item in played.server.asked)
     assert first == output.prompt_ids
     assert second == [*output.prompt_ids, *zoom, *shown]
+
+
+def test_rollouts_render_with_the_run_s_variables(
+    play: Play, chat_format: ChatFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_format.tokenizer, "chat_template", template())
+    opened = play(ANSWER).last.prompt_ids
+    closed = play(ANSWER, config=config_of("videozoomer", f"+{KWARGS_KEY}.enable_thinking=false")).last.prompt_ids
+    assert chat_format.decode(opened).endswith("assistant\n<think>\n")
+    assert chat_format.decode(closed).endswith("assistant\n<think>\n\n</think>\n\n")
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,11 @@ class ChatFormat:
         """Text of token ids, special tokens written out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    @property
+    def word_ends(self) -> dict[int, str]:
+        """Texts of the ids that end a reply and are part of it (GLM-4.1V's ``</answer>``)."""
+        return {token: self.decode([token]) for token in self.eos_ids - self.end_markup}
+
     def said(self, ids: Sequence[int]) -> str:
         """Text of a reply, without the special token that ends it."""
         return self.decode(ids[:-1] if ids and ids[-1] in self.end_markup else ids)

@@ -77,14 +77,16 @@ class ScriptEngine:
         return Completion(tuple(next(self._turns)))
 
 
-def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
-    """Ids of a written turn, ended as an engine would: by the first stop text, or else by the template's end."""
+def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str], end: int | None = None) -> list[int]:
+    """Ids of a written turn, ended as an engine would: by the first stop text, or else by ``end`` (the template's)."""
     ids = chat_format.encode(cut_at_stop(text, stop))
     ended = any(ending in text for ending in stop) or (ids and ids[-1] in chat_format.eos_ids - chat_format.end_markup)
-    return ids if ended else [*ids, chat_format.end_id]
+    return ids if ended else [*ids, chat_format.end_id if end is None else end]
 
 
-def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "") -> list[int]:
+def turn_ids(
+    said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "", end: int | None = None
+) -> list[int]:
     """Ids of a recorded turn or side query after ``prefix``, or the closest thing to them.
 
     Recorded ids are used if this tokenizer reads them as the recorded text, up to its first stop text. Otherwise
@@ -97,7 +99,7 @@ def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], p
         ids = chat_format.ids_until_stop(said.token_ids, stop)
         if cut_at_stop(chat_format.said(ids), stop) == cut_at_stop(text, stop):
             return ids
-    return written_ids(text, chat_format, stop) if said.finished else chat_format.encode(text)
+    return written_ids(text, chat_format, stop, end) if said.finished else chat_format.encode(text)
 
 
 async def replay(
@@ -114,7 +116,11 @@ async def replay(
     prefix, begun = chat_format.beginning(system.reply_prefix), chat_format.beginning_tokens(system.reply_prefix)
     for number, turn in enumerate(trajectory.turns, start=1):
         _check_beginning(f"turn {number}", turn.text, prefix, chat_format)
-    said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
+    ends = [chat_format.end_before(system.observation_role)] * (len(trajectory.turns) - 1) + [chat_format.end_id]
+    said = [
+        (turn, turn_ids(turn, chat_format, system.stop, prefix, end))
+        for turn, end in zip(trajectory.turns, ends, strict=False)
+    ]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
         raise ReplayError("a turn is empty")

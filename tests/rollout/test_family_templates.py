@@ -107,7 +107,7 @@ def test_published_templates(file: Path | None) -> None:
     assert chat_format.reply_start.strip() in ("", "<think>")
     assert chat_format.tokenizer.decode([chat_format.end_id]) == markup.ends[0]
     chat_format.opening_ids([Message("user", (CLIP, "\nWhat?", FrameRef(0, 0.0, 56, 56)))])
-    for name in ("videozoomer", "paravt"):
+    for name in golden_systems():
         check_episodes(chat_format, tuple(markup.ends), name)
 
 
@@ -191,6 +191,16 @@ def test_an_end_that_begins_another_role_s_message_is_learnt_at_the_end_only(qa:
     assert [[*sequence.ids] for sequence in replayed] == whole
     for sequence in policy.sequences:
         assert len(sequence.response_ids) == len(sequence.response_mask) == len(sequence.log_probs)
+
+
+def test_records_without_ids_end_as_the_next_message_begins(qa: VideoQA) -> None:
+    chat_format = family_format("glm4_6v")
+    system = ToolZoomer(**{**vars(SYSTEM), "stop": ()})
+    trajectory, _ = played(chat_format, qa, "<|user|>", system)
+    turns = tuple(replace(turn, token_ids=()) for turn in trajectory.turns)
+    (learnt,) = asyncio.run(replay(replace(trajectory, turns=turns), qa, system, chat_format, ROOMY))
+    ids = [token for token, mask in zip(learnt.ids, learnt.loss_mask, strict=True) if mask]
+    assert chat_format.decode(ids) == f"{ZOOM}<|observation|>{ANSWER}<|user|>"
 
 
 def test_an_end_that_is_a_word_stays_in_the_text(qa: VideoQA) -> None:

@@ -11,7 +11,7 @@ from agentic_video.families.registry import FAMILY_OF
 from agentic_video.systems.registry import SYSTEMS
 from tests import rooms
 
-TOYWORLD_USERS = {"toyworld", "launch", "commands"}
+TOYWORLD_USERS = {"toyworld", "commands"}
 """Beside tests and benchmarks."""
 NAMED_IN = ("systems/registry.py", "converters/")
 """Where code may name a published system, beside the system's own folder: the registry, and data sets of that name."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
 from agentic_video.config.unread import check_unread
 from agentic_video.families.registry import FAMILIES, family_in
@@ -420,6 +421,9 @@ def _check_lora(get: Get) -> None:
     pattern = excluded if isinstance(excluded := get(key), str) else ""
     try:
         family = family_in(Path(str(get(f"{MODEL}.path"))))
+    except InterpolationResolutionError:  # a plan without MODEL_PATH
+        family = None
+    try:
         spared = any(re.fullmatch(pattern, known.tower_layer) for known in ([family] if family else FAMILIES))
     except re.error as error:
         raise _refusal(key, f"{pattern}: no regular expression ({error})") from None

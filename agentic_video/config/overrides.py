@@ -141,6 +141,15 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
             return
 
 
+def leaves(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings with their dotted keys; an empty mapping is a value."""
+    if isinstance(values, Mapping) and values:
+        for name, value in values.items():
+            yield from leaves(value, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, values
+
+
 def written(value: Any) -> str:
     """Format a value as a user wrote it."""
     return str(value).lower() if isinstance(value, bool) else repr(getattr(value, "text", value))

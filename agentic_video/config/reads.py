@@ -18,7 +18,9 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-FILE = Path(__file__).with_name("verl_keys.json")
+from agentic_video.config.overrides import leaves
+from agentic_video.config.unread import FILE, value_at
+
 PACKAGE = Path(__file__).resolve().parents[1]
 Stage = Literal["grpo", "sft"]
 STOCK: Mapping[Stage, str] = {"grpo": "ppo_trainer", "sft": "sft_trainer_engine"}
@@ -57,7 +59,8 @@ def readers(stage: Stage) -> dict[str, str | None]:
     config, found = _stock(stage), _reads(stage)
     targets = {path: str(node.get("_target_", "")).rpartition(".")[2] for path, node in _blocks(config)}
     ancestors = {path: found.ancestors(name) for path, name in targets.items()}
-    blocks = {part for key in leaves(config) for part in key.split(".")[:-1]}
+    keys = [key for key, _ in leaves(OmegaConf.to_container(config))]
+    blocks = {part for key in keys for part in key.split(".")[:-1]}
     kinds = set().union(*ancestors.values()) - {""}
     return {
         key: None
@@ -65,7 +68,7 @@ def readers(stage: Stage) -> dict[str, str | None]:
         else "passed on"
         if PASSED_ON.fullmatch(key)
         else _reader(key, found.reads[key.rpartition(".")[2]], ancestors, kinds, blocks)
-        for key in leaves(config)
+        for key in keys
     }
 
 
@@ -95,16 +98,6 @@ def _may_be(hint: str, block: str, blocks: set[str]) -> bool:
     return (hint != name.strip("_") and hint.lstrip("_") != name) or (
         len(name) > 2 and (name in block or block in name)
     )
-
-
-def leaves(config: DictConfig, path: str = "") -> Iterator[str]:
-    """Keys of values, from the top; an empty block is one."""
-    for name in map(str, config):
-        node = config._get_node(name)
-        if isinstance(node, DictConfig) and not node._is_none() and not node._is_interpolation() and len(node):
-            yield from leaves(node, f"{path}{name}.")
-        else:
-            yield path + name
 
 
 def _blocks(config: DictConfig, path: str = "") -> Iterator[tuple[str, DictConfig]]:
@@ -364,7 +357,7 @@ def table() -> dict[str, dict[str, Any]]:
         stock = OmegaConf.to_container(_stock(stage), resolve=False)
         made[stage] = {
             "read": {key: who for key, who in found.items() if who},
-            "unread": {key: _at(stock, key) for key, who in found.items() if not who},
+            "unread": {key: value_at(stock, key) for key, who in found.items() if not who},
             "other_names": sorted(_other_names(stage, found)),
         }
     return made
@@ -379,12 +372,6 @@ def _other_names(stage: Stage, keys: Iterable[str]) -> set[str]:
 
     found = _reads(stage).reads.items()
     return {name for name, reads in found if name.isidentifier() and any(map(of_config, reads))} - known
-
-
-def _at(block: Any, key: str) -> Any:
-    for name in key.split("."):
-        block = block[name]
-    return block
 
 
 def main() -> None:

@@ -105,17 +105,8 @@ PARTS = {
 """The blocks under ``agentic_video`` that all recipes share."""
 
 READ_ELSEWHERE = (
-    *(
-        "lengths",
-        "toyworld",
-        "plan",
-        "clips_per_prompt",
-        "episodes_dir",
-        "episodes_per_step",
-        "validate_greedy",
-        "oversample",
-    ),
-    "stall_seconds",
+    *("lengths", "toyworld", "plan", "clips_per_prompt", "episodes_dir", "episodes_per_step", "validate_greedy"),
+    *("oversample", "stall_seconds"),
 )
 """Keys under ``agentic_video`` that aren't settings of episodes."""
 

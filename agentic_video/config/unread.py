@@ -45,7 +45,7 @@ def check_unread(config: DictConfig) -> None:
     """Refuse a config that changes unread keys of verl; the SetupError names them, and the key that is read instead."""
     stage = "grpo" if "actor_rollout_ref" in config else "sft"
     values = OmegaConf.to_container(config, resolve=False)
-    changed = [key for key, stock in table()[stage]["unread"].items() if not _same(_at(values, key), stock)]
+    changed = [key for key, stock in table()[stage]["unread"].items() if not _same(value_at(values, key), stock)]
     if not changed:
         return
     instead = next((what for key in changed for block, what in INSTEAD.items() if _below(key, block)), "")
@@ -61,7 +61,8 @@ def _below(key: str, block: str) -> bool:
 _ABSENT = object()
 
 
-def _at(values: Any, key: str) -> Any:
+def value_at(values: Any, key: str) -> Any:
+    """The value of a dotted key in nested dictionaries; a mark where it is missing."""
     for name in key.split("."):
         if not isinstance(values, dict) or name not in values:
             return _ABSENT

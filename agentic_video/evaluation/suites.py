@@ -60,13 +60,11 @@ def _by_words(records: Sequence[Record]) -> str:
     return ""
 
 
-def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
-    """The scores of each data source that has some; episodes that weren't graded count nowhere."""
-    return {source: suite(members) for source, suite, members in _suites(records)}
-
-
 def suite_figures(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Scores by data source, each a ``mean`` with its standard ``error``, clustered by video (None below two)."""
+    """Scores by data source, each a ``mean`` with its standard ``error``, clustered by video (None below two).
+
+    Episodes that weren't graded count nowhere.
+    """
     figures = {}
     for source, suite, members in _suites(records):
         errors = jackknife_errors(suite, members, lambda record: record.qa.video)

@@ -7,6 +7,7 @@ these files: verl and vLLM load the registry in each of their processes.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -208,13 +209,18 @@ class ModelFamily(ABC):
 
     # ids
 
-    def end_ids(self, tokenizer: Any) -> frozenset[int]:
-        """Ids that end a reply."""
-        return frozenset({tokenizer.eos_token_id})
+    def end_ids(self, tokenizer: Any, processor: Any) -> frozenset[int]:
+        """Ids that end a reply: those of the tokenizer, of the config and of ``generation_config.json``."""
+        from transformers import GenerationConfig
 
-    def next_turn(self, head: str, last: str) -> str:
-        """Text still to be written between a reply and the next message, after a reply's last token that ends it."""
-        return head.removeprefix(last)
+        config = getattr(processor, "config", None)
+        holders = [tokenizer, config, getattr(config, "text_config", None)]
+        if folder := getattr(config, "name_or_path", ""):
+            with suppress(OSError, ValueError):
+                holders.append(GenerationConfig.from_pretrained(folder))
+        held = (getattr(holder, "eos_token_id", None) for holder in holders)
+        ids = {token for ids in held for token in (ids if isinstance(ids, list | tuple) else [ids])}
+        return frozenset(token for token in ids if type(token) is int and 0 <= token < len(tokenizer))
 
     def image_ids(self, encode: Encode, rules: ProcessorRules, width: int, height: int) -> tuple[list[int], list[int]]:
         """Ids that a template writes and the engine is sent for an image, and what the engine makes of them."""

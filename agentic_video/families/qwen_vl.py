@@ -27,7 +27,7 @@ TEXT_ONLY = Seam(
 
 
 class QwenVL(ModelFamily):
-    """What the families have in common; ``timestamped`` if times are written as text before temporal patches."""
+    """Common parts of the families; ``timestamped`` if times are written as text before temporal patches."""
 
     image_token = "<|image_pad|>"
     video_token = "<|video_pad|>"
@@ -121,7 +121,7 @@ class QwenVL(ModelFamily):
         return attention + self.attention_extras(text) + 3 * text.hidden * text.intermediate + 2 * text.hidden
 
     def attention_extras(self, text: TextShape) -> int:
-        """Parameters of a decoder layer's attention beside its matrices: Qwen2's biases on queries, keys, values."""
+        """Parameters of a decoder layer's attention without its matrices: Qwen2's biases on queries, keys, values."""
         return (text.heads + 2 * text.kv_heads) * text.head_dim
 
     def merger_parameters(self, vision: VisionShape, out: int) -> int:

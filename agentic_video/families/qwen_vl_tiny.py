@@ -27,7 +27,7 @@ MAX_CLIP_FRAMES = 768
 
 
 class TinyQwenVL(TinyModels):
-    """What the families have in common.
+    """Common parts of the families.
 
     Attributes:
         classes: Names of the config, the model and the processor in transformers.
@@ -327,6 +327,23 @@ class TinyQwen25VL(TinyQwenVL):
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
         own = {"hidden_act": "silu", "window_size": 112, "fullatt_block_indexes": [0], "tokens_per_second": 2}
         return {**super().vision_settings(sizes), "depth": 1, **own}
+
+
+class TinyQwen2VL(TinyQwenVL):
+    """Tiny Qwen2-VL."""
+
+    classes = ("Qwen2VLConfig", "Qwen2VLForConditionalGeneration", "Qwen2VLProcessor")
+    patch_side = 14
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return openai_clip()
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        return {"rope_parameters": rope(half, 3 * half // 8), "use_sliding_window": False}
+
+    def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
+        return {"depth": 1, "embed_dim": sizes.vision_hidden, "hidden_size": sizes.hidden, "mlp_ratio": 2}
 
 
 class TinyQwen3VL(TinyQwenVL):

@@ -8,10 +8,11 @@ from typing import Any
 
 from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.qwen2_5_vl import Qwen25VL
+from agentic_video.families.qwen2_vl import Qwen2VL
 from agentic_video.families.qwen3_5 import Qwen35
 from agentic_video.families.qwen3_vl import Qwen3VL
 
-FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL(), Qwen35())
+FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35())
 FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}
 """By ``model_type``."""
 DEFAULT = FAMILIES[0].model_types[0]
@@ -39,7 +40,8 @@ def family_of(model: Any) -> ModelFamily:
                 return family
         kind = named
     if kind not in FAMILY_OF:
-        raise UnknownFamilyError(f"no family has the model_type {kind!r}; there are {', '.join(FAMILY_OF)}")
+        known = ", ".join(FAMILY_OF)
+        raise UnknownFamilyError(f"its model_type is {kind!r}, which no family here has; there are {known}")
     return FAMILY_OF[kind]
 
 

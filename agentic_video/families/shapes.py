@@ -94,8 +94,10 @@ class ActivationBytes:
         heads: Of a decoder layer, per token and unit of the attention heads' width.
         block_hidden: Of a block of the vision tower, per patch and unit of its hidden size.
         block_intermediate: The same per unit of its MLP.
+        ends: The same of the tower's first convolution and its merger, per unit of the hidden size.
     """
 
     heads: int
     block_hidden: int
     block_intermediate: int
+    ends: int = 19

@@ -127,11 +127,7 @@ def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
 
 
 def require_present(inputs: Inputs, options: LaunchOptions, profile: Profile, *, elsewhere: bool = False) -> None:
-    """Require the named files and the model's folder, before anything else is checked.
-
-    Args:
-        elsewhere: Whether the run is on other machines, which may have what this one lacks.
-    """
+    """Require the named files and the model's folder; a run ``elsewhere`` has other machines, which may have them."""
     for variable, files in _named_files(inputs, options):
         for file in files:
             if not elsewhere or os.path.exists(file):
@@ -154,8 +150,11 @@ def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> CheckedData:
     """Check that the model and the files that are here can be used, and that the rows fill a batch."""
-    if not elsewhere:
-        _check_resumed(config)
+    resumed = str(OmegaConf.select(config, "trainer.resume_from_path"))
+    # verl takes it as it is: without a home folder for ~
+    mode = OmegaConf.select(config, "trainer.resume_mode")
+    if not elsewhere and mode == "resume_path" and not os.path.isdir(resumed):
+        raise SetupError(f"trainer.resume_from_path: {resumed}: no such folder")
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
@@ -193,15 +192,6 @@ def check_inputs(
     least = counts[0] if options.stage == "grpo" else min(counts)
     fitted = tuple(_fitted(least, inputs, options, profile, config))
     return CheckedData(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
-
-
-def _check_resumed(config: DictConfig) -> None:
-    """Require the checkpoint that a run is told to resume from."""
-    key = "trainer.resume_from_path"
-    path = str(OmegaConf.select(config, key))
-    # verl takes it as it is: without a home folder for ~
-    if OmegaConf.select(config, "trainer.resume_mode") == "resume_path" and not os.path.isdir(path):
-        raise SetupError(f"{key}: {path}: no such folder")
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:

@@ -34,12 +34,10 @@ def stop_with_launcher() -> None:
 def run_verl(
     command: Sequence[str], environment: Mapping[str, str], log: Path, total: int = 0, grace: float = STOP_SECONDS
 ) -> tuple[int, int]:
-    """Run the training, print the interesting lines of its output and append all of it to a log.
+    """Run the training, print the interesting lines of its output and append all of it to a log; return its exit status
+    and peak memory in bytes.
 
     A signal to stop is passed on as Ctrl-C; after ``grace`` seconds the training is killed.
-
-    Returns:
-        Exit status and peak memory in bytes.
     """
     with _appending(log) as write:
         process = subprocess.Popen(

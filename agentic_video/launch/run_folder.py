@@ -125,10 +125,7 @@ def run_folder(
 ) -> tuple[Path, bool]:
     """Claim the folder of this run below ``root``: an unfinished one of the same command, else a new one.
 
-    A run whose launcher is still alive, here or on another machine, is left alone.
-
-    Returns:
-        The folder, and whether it is an unfinished run that will be resumed.
+    A run whose launcher is still alive, here or on another machine, is left alone. Returns whether it is resumed, too.
     """
     root.mkdir(parents=True, exist_ok=True)
     with lock(root / LOCK_FILE):

@@ -2,18 +2,17 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
 from agentic_video.config.features import check_sequences, check_verl_features
-from agentic_video.config.overrides import parse_overrides, quoted, written
+from agentic_video.config.overrides import leaves, parse_overrides, quoted, written
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.cluster import total_request
 from agentic_video.launch.inputs import named_inputs, require_inputs
@@ -245,11 +244,8 @@ def total_steps(config: DictConfig, rows: int) -> int:
 def size_overrides(
     options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
 ) -> list[str]:
-    """Overrides with the machines and GPUs of a job, where the recipe's yaml can't know them.
-
-    Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
-    other models don't have for themselves.
-    """
+    """Overrides with the machines and GPUs of a job, where the recipe's yaml can't know them: of a stage that torchrun
+    starts, and of GRPO on this machine alone, whose trainer has the GPUs that rollouts and other models leave."""
     here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
     sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
     if options.stage in TORCHRUN and profile != "laptop":
@@ -379,10 +375,7 @@ def scorer_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """A reward worker where agent-loop workers would score their episodes themselves by the user's own code.
 
     That may take long, and all episodes of the worker would wait; and it may change the rows that it is handed, which
-    the other rollouts of a question share there.
-
-    Args:
-        overrides: Of the user; a count that they name is kept.
+    the other rollouts of a question share there. A count that the user's overrides name is kept.
     """
     own = (
         bool(config.agentic_video.reward.path)
@@ -415,7 +408,7 @@ def _keys_of(overrides: Sequence[str]) -> set[str]:
 def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[str]:
     """Overrides with the values that an unresolved config takes from environment variables: a Ray node lacks those."""
     found = []
-    for key, raw in _leaves(config):
+    for key, raw in leaves(OmegaConf.to_container(config)):
         if key in given or not isinstance(raw, str) or "${oc.env:" not in raw:
             continue
         try:
@@ -427,16 +420,5 @@ def resolved_overrides(config: DictConfig, given: Collection[str] = ()) -> list[
 
 def key_names(config: DictConfig) -> list[str]:
     """Names of the environment variables of API keys that a config holds: the judge's, a tool's, ..."""
-    values = (OmegaConf.select(config, key) for key, _ in _leaves(config) if key.split(".")[-1] == "api_key_env")
-    return [value for value in values if isinstance(value, str)]
-
-
-def _leaves(block: DictConfig, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys of a config's leaves, with their values before interpolation."""
-    for name in map(str, block):
-        node = block._get_node(name)
-        raw = node._value() if node is not None else None
-        if isinstance(node, DictConfig) and isinstance(raw, dict):
-            yield from _leaves(node, f"{path}{name}.")
-        else:
-            yield path + name, raw
+    keys = [key for key, _ in leaves(OmegaConf.to_container(config)) if key.split(".")[-1] == "api_key_env"]
+    return [value for key in keys if isinstance(value := OmegaConf.select(config, key), str)]

@@ -55,12 +55,8 @@ def build_toyworld(
 ) -> dict[str, str]:
     """Build a recipe's synthetic world and tiny models in a process that ends with this one; return paths by name.
 
-    Args:
-        data: False where the user names custom files.
-        model: For GRPO and evaluations: which model is built.
-        dry_run: Build nothing: print what is missing, and return the paths that it would have.
-        config: Of the run, composed: an earlier build for the same is then found without the builder, whose imports
-            take longer than all else.
+    ``dry_run`` builds nothing: it prints what is missing, and returns the paths that it would have. With the run's
+    composed ``config`` an earlier build is found without the builder, whose imports take longer than all else.
     """
     if not dry_run:
         _check_cache()

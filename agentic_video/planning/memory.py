@@ -26,11 +26,9 @@ EAGER_COPIES = 10
 
 LAYER_HIDDEN, LAYER_INTERMEDIATE = 13, 12
 """Bytes per token of a decoder layer in its backward pass, per unit of hidden and MLP (measured); those per unit of
-heads, and those of a vision block, are the family's ``ActivationBytes``."""
+heads, and those of the vision tower, are the family's ``ActivationBytes``."""
 TAIL_HIDDEN = 10
 """Bytes per token and unit of hidden from the ends of the decoder: embeddings, last norm in float32."""
-MERGER_HIDDEN = 19
-"""Bytes per patch and unit of hidden from the ends of the vision tower: first convolution, merger."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,7 @@ def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkp
     if not trained:
         return patches * pixels
     kept = vision.hidden * BF16 if checkpointed else block_bytes(shape)
-    return patches * (vision.depth * kept + MERGER_HIDDEN * vision.hidden + pixels)
+    return patches * (vision.depth * kept + family_of(shape.family).activations.ends * vision.hidden + pixels)
 
 
 def kv_bytes(text: TextShape, tensor_parallel: int = 1) -> int:

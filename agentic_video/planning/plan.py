@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from agentic_video.planning import memory, traffic
 from agentic_video.planning.job import (
     ACTOR,
+    FSDP,
     FSDP_SIZE,
     MODEL,
     PICTURE_CACHE,
@@ -332,6 +333,17 @@ def engine_of(job: RunSpec) -> EngineCache:
 
 Change = tuple[tuple[str, ...], RunSpec]
 """Overrides, and the run with them."""
+Remedy = Callable[[RunSpec], Change | None]
+
+
+def _switch(field: str, wanted: bool, key: str) -> Remedy:
+    """A remedy that turns a key on or off."""
+    change: dict[str, Any] = {field: wanted}
+
+    def remedy(job: RunSpec) -> Change | None:
+        return None if getattr(job, field) == wanted else ((f"{key}={wanted}",), replace(job, **change))
+
+    return remedy
 
 
 def _fused(job: RunSpec) -> Change | None:
@@ -340,10 +352,9 @@ def _fused(job: RunSpec) -> Change | None:
     return (f"{MODEL}.use_fused_kernels=True",), replace(job, head=replace(job.head, fused=True))
 
 
-def _checkpointed(job: RunSpec) -> Change | None:
-    if job.checkpointed:
-        return None
-    return (f"{MODEL}.enable_gradient_checkpointing=True",), replace(job, checkpointed=True)
+_checkpointed = _switch("checkpointed", True, f"{MODEL}.enable_gradient_checkpointing")
+_undeferred = _switch("deferred", False, f"{FSDP}.use_no_sync_for_gradient_accumulation")
+_streamed = _switch("streamed", True, f"{FSDP}.offload_policy")
 
 
 def _least_micro_batch(job: RunSpec) -> Change:
@@ -360,13 +371,6 @@ def _smaller_micro_batch(job: RunSpec) -> Change | None:
     return change if job.micro_tokens > change[1].micro_tokens else None
 
 
-def _undeferred(job: RunSpec) -> Change | None:
-    if not job.deferred:
-        return None
-    key = f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation=False"
-    return (key,), replace(job, deferred=False)
-
-
 def _sharded(job: RunSpec) -> Change | None:
     """Shard over all GPUs instead of a group."""
     if job.shards == job.machines.gpus:
@@ -374,16 +378,10 @@ def _sharded(job: RunSpec) -> Change | None:
     return (f"{FSDP_SIZE}=-1",), replace(job, fsdp_size=-1)
 
 
-def _streamed(job: RunSpec) -> Change | None:
-    if job.streamed:
-        return None
-    return (f"{ACTOR}.fsdp_config.offload_policy=True",), replace(job, streamed=True)
-
-
 def _offloaded(job: RunSpec) -> Change | None:
     if job.streamed or (job.param_offload and job.optimizer_offload):
         return None
-    keys = (f"{ACTOR}.fsdp_config.param_offload=True", f"{ACTOR}.fsdp_config.optimizer_offload=True")
+    keys = (f"{FSDP}.param_offload=True", f"{FSDP}.optimizer_offload=True")
     return keys, replace(job, param_offload=True, optimizer_offload=True)
 
 
@@ -468,7 +466,6 @@ def _smaller_picture_cache(job: RunSpec) -> Change | None:
     return (f"{PICTURE_CACHE}={PICTURE_CACHE_GIB}",), replace(job, picture_cache=least)
 
 
-Remedy = Callable[[RunSpec], Change | None]
 TRAINING: tuple[Remedy, ...] = (
     _fused,
     _checkpointed,

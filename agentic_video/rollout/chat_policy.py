@@ -97,6 +97,7 @@ class ChatPolicy:
         seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
         reply_start: Beginning of each reply by the server's chat template, which its text lacks; None if unknown: a
             reply that closes a thought which it never opened then gets the opening.
+        word_ends: Texts of ids at which the model stops and that a reply keeps; servers remove them.
     """
 
     def __init__(
@@ -107,8 +108,10 @@ class ChatPolicy:
         limits: TokenLimits | None = None,
         seeds: Iterator[int | None] | None = None,
         reply_start: str | None = None,
+        word_ends: Mapping[int, str] | None = None,
     ):
         self._reply_start = reply_start
+        self._word_ends = word_ends or {}
         self._asks_for_thoughts = "<think>" in system.reply_prefix
         self._endpoint = endpoint
         self._config = config
@@ -236,6 +239,8 @@ class ChatPolicy:
         if self._reply_start is None and not prefix and closes_unopened_thought(text):
             prefix = UNSEEN_START
         matched = choice.get("stop_reason") or choice.get("matched_stop")
+        end = self._word_ends.get(matched, "") if type(matched) is int else ""
+        text = text.removesuffix(end) + end
         whole = with_stop(text, stop, matched, ended, before=prefix)
         stopped = any(ending in whole for ending in stop)
         return _Reply(whole, stopped or ended != "length", usage, prefix)

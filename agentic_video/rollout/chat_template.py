@@ -30,6 +30,7 @@ OURS = (
 _THOUGHT = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = re.compile(f"<{_THOUGHT}>")
 _CLOSED = re.compile(f"</{_THOUGHT}>")
+_SWITCH = re.compile(rf"<\|{_THOUGHT}\|>")
 UNSEEN_START = "<think>\n"
 """Beginning of a reply that closes a thought which it never opened."""
 
@@ -104,13 +105,37 @@ def _plain(values: Any) -> dict[str, Any]:
 
 def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
     """Refuse variables that a template doesn't read: they would change no prompt."""
+    read = _variables(template)
     for name in kwargs:
-        if not re.search(rf"\b{re.escape(name)}\b", template):
+        if name not in read:
             raise SetupError(
                 f"{KWARGS_KEY}.{name}: the model's chat template reads no such variable, so it would change nothing; "
                 "leave it out",
                 key=KWARGS_KEY,
             )
+
+
+def _variables(template: str) -> set[str]:
+    """Names that a template doesn't set in each of its branches: what it may read of its caller."""
+    from jinja2 import Environment, TemplateSyntaxError
+    from jinja2.meta import find_undeclared_variables
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    try:
+        # transformers' own tag, around what an assistant says
+        return find_undeclared_variables(environment.parse(re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)))
+    except TemplateSyntaxError:
+        return set(re.findall(r"\w+", template))
+
+
+def is_thought_tag(token: str) -> bool:
+    """Return True for a tag that opens or closes a thought: a model writes it, even where it is a special token."""
+    return bool(_OPENED.fullmatch(token) or _CLOSED.fullmatch(token))
+
+
+def thought_switch(opening: str, special_tokens: Collection[str]) -> str:
+    """Special token of an opening that makes a model think in special tokens of its own; empty if there is none."""
+    return next((token for token in special_tokens if _SWITCH.fullmatch(token) and token in opening), "")
 
 
 def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str] = ()) -> str:
@@ -119,6 +144,10 @@ def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str
     ``prompt_end`` is the text after the last message, ``reply_head`` the text between that message and a recorded
     reply. Special tokens are markup of the template.
     """
+    if both := [token for token in special_tokens if token in prompt_end and token in reply_head]:
+        # between messages there may be other white space than before the generation prompt
+        last = max(both, key=reply_head.rindex)
+        prompt_end, reply_head = (text[text.rindex(last) + len(last) :] for text in (prompt_end, reply_head))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_end, reply_head, strict=False)))
     header = prompt_end[:shared]
     # templates that write an empty thought before each recorded reply
@@ -127,8 +156,7 @@ def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str
     start = prompt_end[len(header) :]
     if closed := list(_CLOSED.finditer(start)):
         start = start[closed[-1].end() :].lstrip()
-    markup = [token for token in special_tokens if token and token in start and not _OPENED.fullmatch(token)]
-    if markup:
+    if markup := [token for token in special_tokens if token in start]:
         start = start[max(start.rindex(token) + len(token) for token in markup) :]
     return start if start.strip() else ""
 

@@ -19,6 +19,8 @@ class GenerationRequest:
     """Texts after which to stop; they stay in the output."""
     max_tokens: int
     banned_ids: Collection[int]
+    end_ids: Collection[int] = ()
+    """Ids after which to stop; they stay in the output."""
 
 
 @dataclass(frozen=True)

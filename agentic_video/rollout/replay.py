@@ -77,15 +77,16 @@ class ScriptEngine:
         return Completion(tuple(next(self._turns)))
 
 
-def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
-    """Ids of a written turn, ended as an engine would: by the first stop text, or else the end-of-turn token."""
+def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str], end: int | None = None) -> list[int]:
+    """Ids of a written turn, ended as an engine would: by the first stop text, or else by ``end`` (the template's)."""
     ids = chat_format.encode(cut_at_stop(text, stop))
-    if not any(ending in text for ending in stop):
-        ids += [min(chat_format.eos_ids)]
-    return ids
+    ended = any(ending in text for ending in stop) or (ids and ids[-1] in chat_format.eos_ids - chat_format.end_markup)
+    return ids if ended else [*ids, chat_format.end_id if end is None else end]
 
 
-def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "") -> list[int]:
+def turn_ids(
+    said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "", end: int | None = None
+) -> list[int]:
     """Ids of a recorded turn or side query after ``prefix``, or the closest thing to them.
 
     Recorded ids are used if this tokenizer reads them as the recorded text, up to its first stop text. Otherwise
@@ -96,10 +97,9 @@ def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], p
     text = said.text if rest is None else rest
     if said.token_ids and max(said.token_ids) < len(chat_format.tokenizer):
         ids = chat_format.ids_until_stop(said.token_ids, stop)
-        spelled = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
-        if cut_at_stop(spelled, stop) == cut_at_stop(text, stop):
+        if cut_at_stop(chat_format.said(ids), stop) == cut_at_stop(text, stop):
             return ids
-    return written_ids(text, chat_format, stop) if said.finished else chat_format.encode(text)
+    return written_ids(text, chat_format, stop, end) if said.finished else chat_format.encode(text)
 
 
 async def replay(
@@ -116,12 +116,16 @@ async def replay(
     prefix, begun = chat_format.beginning(system.reply_prefix), chat_format.beginning_tokens(system.reply_prefix)
     for number, turn in enumerate(trajectory.turns, start=1):
         _check_beginning(f"turn {number}", turn.text, prefix, chat_format)
-    said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
+    ends = [chat_format.end_before(system.observation_role)] * (len(trajectory.turns) - 1) + [chat_format.end_id]
+    said = [
+        (turn, turn_ids(turn, chat_format, system.stop, prefix, end))
+        for turn, end in zip(trajectory.turns, ends, strict=False)
+    ]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
         raise ReplayError("a turn is empty")
     for number, (_, ids) in enumerate(spoken, start=1):
-        if not chat_format.eos_ids.isdisjoint(ids[:-1]):
+        if not chat_format.end_markup.isdisjoint(ids[:-1]):
             raise ReplayError(f"turn {number} writes out the token that ends a turn")
     asides = await _replay_asides(trajectory, system, chat_format, limits) if system.train_asides else []
     policy = TokenPolicy(ScriptEngine([ids for _, ids in spoken]), chat_format, limits, system)
@@ -130,8 +134,9 @@ async def replay(
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
     places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (turn, ids) in enumerate(spoken, start=1):
-        assert policy.sequence is not None
-        start = len(policy.sequence.response_ids)
+        current = policy.sequence
+        assert current is not None
+        start = len(current.response_ids)
         try:
             utterance = await policy.say(view)
         except EngineError as error:
@@ -144,14 +149,16 @@ async def replay(
                 f"agentic_video.max_turn_tokens) or for what is left of the response ({limits.response}, "
                 "data.max_response_length)"
             )
-        begin = len(policy.sequence.prompt_ids) + start
-        places[id(policy.sequence)].append((number - 1, begin - begun, begin + len(ids)))
         if not turn.loss_mask:
-            policy.sequence.response_mask[start:] = [0] * len(ids)
+            current.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation, chat_format.rules)):
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
+        begin, end = len(current.prompt_ids) + start, len(ids)
+        if number < len(said) and policy.sequence is current:
+            end -= chat_format.replaced_ids(ids, system.observation_role)
+        places[id(current)].append((number - 1, begin - begun, begin + end))
     found = [_replayed(sequence, aside=span) for sequence, span in asides]
     found += [_replayed(sequence, tuple(places[id(sequence)])) for sequence in policy.sequences]
     for sequence in found:
@@ -193,7 +200,7 @@ async def _replay_asides(
     said = [(aside, ids) for aside, ids in found if ids]
     policy = TokenPolicy(ScriptEngine([ids for _, ids in said]), chat_format, limits, system)
     for number, (aside, ids) in enumerate(said, start=1):
-        if not chat_format.eos_ids.isdisjoint(ids[:-1]):
+        if not chat_format.end_markup.isdisjoint(ids[:-1]):
             raise ReplayError(f"side query {number} writes out the token that ends a reply")
         request = AsideRequest(_messages(aside.messages, chat_format.rules), limits.turn, aside.stop, aside.prefix)
         try:

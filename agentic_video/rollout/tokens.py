@@ -9,17 +9,27 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 from agentic_video.families.base import ClipLike, ModelFamily, clip_frames, expanded
 from agentic_video.families.registry import family_of
-from agentic_video.rollout.chat_template import KWARGS_KEY, begin_with, check_kwargs, reply_start, template_of
+from agentic_video.rollout.chat_template import (
+    KWARGS_KEY,
+    begin_with,
+    check_kwargs,
+    is_thought_tag,
+    reply_start,
+    template_of,
+    thought_switch,
+)
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import AsideRequest, Message, ObservationRole, Part, Visual, joined, visuals_of
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef
+from agentic_video.utils.errors import SetupError
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -27,8 +37,12 @@ _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u29
 class ChatFormat:
     """Renders messages and observations to token ids with a model's own chat template.
 
-    ``reply_start`` is the beginning of each reply that the template writes (``<think>``, of thinking models); mostly
-    empty.
+    Attributes:
+        reply_start: Beginning of each reply that the template writes (``<think>``, of thinking models); mostly empty.
+        end_id: What ends a reply in the template.
+        eos_ids: All that end a reply; an engine stops there.
+        end_markup: Those that are special tokens: no text of a reply.
+        banned_ids: The other special tokens, which only the environment may write.
 
     Args:
         processor: The model's Hugging Face processor.
@@ -59,13 +73,21 @@ class ChatFormat:
         self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(self.family.video_token or None)
         self.visual_token_ids = frozenset({self.image_token_id, self.video_token_id} - {None})
         self.rules = self.family.rules(processor)
-        self._specials = tuple(tokenizer.all_special_tokens)
-        self.eos_ids = self.family.end_ids(tokenizer)
-        self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
+        self._specials = tuple(token for token in tokenizer.all_special_tokens if token and not is_thought_tag(token))
         self._as_parts = self._wants_parts()
         self._generation_prompt, self.reply_start = self._reply_header()
         self._image_text = self._markup("image", self.family.image_token)
         self._markups = {"user": self._turn_markup("user")}
+        markup = frozenset(tokenizer.convert_tokens_to_ids(self._specials))
+        first = self.encode(self._markups["user"][0].lstrip())[:1]
+        self.eos_ids = self.family.end_ids(tokenizer, processor) | markup.intersection(first)
+        if not self.eos_ids:
+            raise ValueError("no token ends a reply: neither the tokenizer nor the chat template has one")
+        self.end_markup = self.eos_ids & markup
+        self.banned_ids = (markup | self.visual_token_ids) - self.eos_ids
+        ends = [*first, tokenizer.eos_token_id, min(self.eos_ids)]
+        self.end_id: int = next(token for token in ends if token in self.eos_ids)
+        self._closes = self._closes_replies()
         self._start_tokens = self._count_start()
         # All rollouts of a group share the opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
@@ -81,9 +103,15 @@ class ChatFormat:
         return cls(tokenizer, processor, template=template_of(processor, tokenizer), template_kwargs=template_kwargs)
 
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
-        rendered = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, chat_template=self._chat_template, **kwargs, **self._kwargs
-        )
+        from jinja2 import TemplateError
+
+        try:
+            rendered = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, chat_template=self._chat_template, **kwargs, **self._kwargs
+            )
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages)
+            raise ValueError(f"the model's chat template refuses messages of the roles {roles}: {error}") from error
         return str(rendered)
 
     def _message(self, role: str, text: str) -> dict[str, Any]:
@@ -107,11 +135,23 @@ class ChatFormat:
         if any(rendered.count(_FIRST) != 1 for rendered in (asked, told)) or told.count(_REPLY) != 1:
             raise ValueError("the chat template doesn't render each message once, in order")
         before, after = asked.split(_FIRST)
+        if switch := thought_switch(before, self._specials):
+            raise SetupError(
+                f"{KWARGS_KEY}: the chat template writes {switch}, after which the model thinks in special tokens that "
+                "no system reads; leave enable_thinking out",
+                key=KWARGS_KEY,
+            )
         if not told.startswith(before + _FIRST):
             raise ValueError("the chat template writes an opening otherwise once turns follow it")
         head = told.partition(_FIRST)[2].partition(_REPLY)[0]
         prompt = asked[len(plain) :] if asked.startswith(plain) else after
         return prompt, reply_start(after, head, self._specials)
+
+    def _closes_replies(self) -> bool:
+        """Return True if the template ends a reply, rather than beginning the next message after it."""
+        conversation = [self._message("user", _FIRST), self._message("assistant", _REPLY)]
+        after = self._template(conversation).partition(_REPLY)[2]
+        return after.lstrip().startswith(self.decode([self.end_id]))
 
     def _count_start(self) -> int:
         """Number of the last ids of a generation prompt that hold :attr:`reply_start`."""
@@ -157,8 +197,11 @@ class ChatFormat:
     @cached_property
     def _video_ends(self) -> tuple[list[int], list[int]]:
         """Ids before and after the placeholders of a clip, or of a temporal patch."""
-        before, after = self._video_text.split(self.family.video_token)
-        return self.encode(before), self.encode(after)
+        before, after = map(self.encode, self._video_text.split(self.family.video_token))
+        markup = frozenset(self.tokenizer.all_special_ids)
+        # white space may become one token with a neighbouring text's
+        inner = [*takewhile(markup.__contains__, reversed(before))]
+        return inner[::-1], [*takewhile(markup.__contains__, after)]
 
     def _placeholder_ids(self, count: int) -> list[int]:
         before, after = self._video_ends
@@ -180,6 +223,12 @@ class ChatFormat:
 
     def _render_image(self, width: int, height: int) -> tuple[list[int], list[int]]:
         return self.family.image_ids(self.encode, self.rules, width, height)
+
+    def visual_ids(self, shown: Visual | FrameRef | ClipRef) -> list[int]:
+        """Ids that the engine makes of an image or a clip."""
+        if isinstance(shown, Clip | ClipRef):
+            return self.clip_ids(shown)
+        return self.image_ids(shown.width, shown.height)[1]
 
     def bare_clip_ids(self) -> list[int]:
         """Ids of a clip as the chat template writes it: one placeholder."""
@@ -209,17 +258,12 @@ class ChatFormat:
 
         Tokenizing a placeholder a thousand times takes longer than everything else between two turns.
         """
-        written: list[Sequence[int]] = []
-        meant: list[Sequence[int]] = []
-        for part in visuals_of(parts):
-            if isinstance(part, Clip | ClipRef):
-                written.append(self.bare_clip_ids())
-                meant.append(self.clip_ids(part))
-            else:
-                sent, made = self.image_ids(part.width, part.height)
-                written.append(sent)
-                meant.append(made)
-        return expanded(ids, written, meant)
+        visuals = visuals_of(parts)
+        written = [
+            self.bare_clip_ids() if isinstance(part, Clip | ClipRef) else self.image_ids(part.width, part.height)[0]
+            for part in visuals
+        ]
+        return expanded(ids, written, [self.visual_ids(part) for part in visuals])
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, nothing added."""
@@ -228,6 +272,15 @@ class ChatFormat:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens written out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    @property
+    def word_ends(self) -> dict[int, str]:
+        """Texts of the ids that end a reply and are part of it (GLM-4.1V's ``</answer>``)."""
+        return {token: self.decode([token]) for token in self.eos_ids - self.end_markup}
+
+    def said(self, ids: Sequence[int]) -> str:
+        """Text of a reply, without the special token that ends it."""
+        return self.decode(ids[:-1] if ids and ids[-1] in self.end_markup else ids)
 
     def ids_until_stop(self, ids: Sequence[int], stops: Sequence[str]) -> list[int]:
         """Cut ids after the token in which the first stop text ends; all of them if they spell none.
@@ -295,9 +348,28 @@ class ChatFormat:
         """
         self.check_role(role)
         head, tail = self._markups[role]
-        if after and after[-1] in self.eos_ids:
-            head = self.family.next_turn(head, self.decode(after[-1:]))
+        if after and after[-1] in self.end_markup:
+            end, written = self.decode(after[-1:]), head.lstrip()
+            if self._closes and not written.startswith(end):
+                end = self.decode([self.end_id])  # another end stands in its place
+            head = written.removeprefix(end)
         return self._with_visuals(self.encode(head + self._text(parts) + tail), parts)
+
+    def end_before(self, role: ObservationRole) -> int:
+        """Id at which the template ends a reply that a message of a role follows."""
+        self.check_role(role)
+        first = self.encode(self._markups[role][0].lstrip())[0]
+        return first if first in self.end_markup else self.end_id
+
+    def replaced_ids(self, after: Sequence[int], role: ObservationRole = "user") -> int:
+        """Number of ids (0 or 1) at a reply's end that an observation takes the place of.
+
+        Such an end begins another role's message, where the template ends no reply by itself.
+        """
+        self.check_role(role)
+        if self._closes or len(after) < 2 or after[-1] not in self.end_markup:
+            return 0
+        return int(not self._markups[role][0].lstrip().startswith(self.decode(after[-1:])))
 
 
 @dataclass(frozen=True)
@@ -339,6 +411,11 @@ class TokenSequence:
         self.response_mask += [1] * len(ids)
         self.log_probs += log_probs if log_probs is not None else [0.0] * len(ids)
 
+    def drop_generated(self, count: int) -> None:
+        """Drop the last ids that the engine generated."""
+        for kept in (self.response_ids, self.response_mask, self.log_probs):
+            del kept[len(kept) - count :]
+
     def append_shown(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
         """Append ids that the environment wrote, with the images and clips whose placeholders they hold."""
         self.response_ids += ids
@@ -354,7 +431,7 @@ class _Generation:
     ids: list[int]
     log_probs: list[float] | None
     text: str
-    """Text of the ids, the end-of-turn token left out."""
+    """Text of the ids (see :meth:`ChatFormat.said`)."""
     finished: bool
     forbidden: bool
     """A forbidden id followed."""
@@ -464,17 +541,20 @@ class TokenPolicy:
     ) -> _Generation:
         """Let the engine continue after some ids."""
         banned = self._format.banned_ids
-        completion = await self._engine.generate(GenerationRequest(ids, tuple(visuals), stop, room, banned))
+        request = GenerationRequest(ids, tuple(visuals), stop, room, banned, self._format.eos_ids)
+        completion = await self._engine.generate(request)
         self.extra.append(completion.extra)
         said = self._format.ids_until_stop(completion.token_ids[:room], stop)
         if not said:
             raise EngineError("the engine generated nothing")
+        # An engine stops at an end; one that doesn't might forge a turn.
+        said = said[: next((i for i, token in enumerate(said, start=1) if token in self._format.end_markup), len(said))]
         # Sampling is asked not to emit these; one that slips through would put a placeholder without an image, or a
         # forged turn, into the trained sequence.
         allowed = next((i for i, token in enumerate(said) if token in banned), len(said))
         kept = said[:allowed]
         ended = bool(kept) and kept[-1] in self._format.eos_ids
-        text = self._format.decode(kept[:-1] if ended else kept)
+        text = self._format.said(kept)
         return _Generation(
             kept,
             None if completion.log_probs is None else list(completion.log_probs)[:allowed],
@@ -490,12 +570,15 @@ class TokenPolicy:
         ids = self._format.observation_ids(parts, self._last_said, role) + self._prefix
         self._check_placeholders(ids, visuals)
         sequence = self.sequence
+        replaced = self._format.replaced_ids(self._last_said, role)
         if self._system.context == "latest_evidence":
-            said = self._text_rest + self._text_show + self._last_said
+            said = self._text_rest + self._text_show + self._last_said[: len(self._last_said) - replaced]
             sequence = TokenSequence(self._text_opening, [])
             sequence.append_shown(said, [])
         if len(sequence.response_ids) + len(ids) >= self._limits.response:
             return False
+        if sequence is self.sequence:
+            sequence.drop_generated(replaced)
         sequence.append_shown(ids, visuals)
         if sequence is not self.sequence:
             self.sequences.append(sequence)
@@ -504,12 +587,11 @@ class TokenPolicy:
             self._text_show = self._format.observation_ids(text_only, self._last_said, role) + self._prefix
         return True
 
-    def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
+    def _check_placeholders(self, ids: list[int], visuals: Sequence[Visual]) -> None:
         for visual in visuals:
             self.rules.require_kept(visual.width, visual.height, clip_frames(visual))
-        for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
-            shown = [visual for visual in visuals if isinstance(visual, Clip | ClipRef) == (kind == "video")]
-            expected = sum(self._format.visual_tokens(visual) for visual in shown)
-            found = sum(token == token_id for token in ids)
-            if found != expected:
-                raise ValueError(f"{found} {kind} placeholders rendered for {kind}s that need {expected}")
+        for token in self._format.visual_token_ids:
+            expected = sum(self._format.visual_ids(visual).count(token) for visual in visuals)
+            if (found := ids.count(token)) != expected:
+                written = self._format.decode([token])
+                raise ValueError(f"{found} placeholders {written} rendered for pictures that need {expected}")

@@ -51,7 +51,8 @@ class BatchEngine:
     async def generate(self, request: GenerationRequest, *, seed: int | None = None) -> Completion:
         """Generate a turn; ``seed`` is for this turn alone."""
         generator = self._generator if seed is None else torch.Generator().manual_seed(seed)
-        stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in request.stop)})
+        ends = {self._tokenizer.eos_token_id, *request.end_ids}
+        stop_ids = frozenset(ends.union(map(self._token, request.stop)))
         loop = asyncio.get_running_loop()
         waiting = _PendingRequest(
             list(request.prompt_ids),

@@ -68,9 +68,10 @@ class ChatServer:
             return web.json_response({"error": {"message": f"more than {MAX_PROMPT_TOKENS} tokens"}}, status=400)
         shown = [part for message in messages for part in visuals_of(message.parts)]
         engine = BatchEngine(self._model, self._tokenizer, temperature=temperature)
-        turn = GenerationRequest(ids, shown, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids)
+        banned, ends = self._format.banned_ids, self._format.eos_ids
+        turn = GenerationRequest(ids, shown, stop=(), max_tokens=max_tokens, banned_ids=banned, end_ids=ends)
         completion = await engine.generate(turn, seed=seed)
-        said = [token for token in completion.token_ids if token not in self._format.eos_ids]
+        said = self._format.said(completion.token_ids)
         return web.json_response(
             {
                 "id": "chatcmpl-toyworld",
@@ -80,8 +81,8 @@ class ChatServer:
                 "choices": [
                     {
                         "index": 0,
-                        "message": {"role": "assistant", "content": self._format.decode(said)},
-                        "finish_reason": "stop" if len(said) < len(completion.token_ids) else "length",
+                        "message": {"role": "assistant", "content": said},
+                        "finish_reason": "stop" if completion.token_ids[-1] in ends else "length",
                     }
                 ],
                 "usage": {

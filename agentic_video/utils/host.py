@@ -179,29 +179,17 @@ class Mount:
         return self.kind in NETWORK or self.kind.startswith("fuse")
 
 
-def mount_of(path: Path, table: Path = Path("/proc/self/mountinfo")) -> Mount | None:
-    """Find the file system of an absolute path without asking that file system; None where the table can't be read.
+def mount_of(path: Path) -> Mount | None:
+    """Find the file system of an absolute path without asking that file system; None where the mounts aren't known."""
+    import psutil
 
-    Args:
-        table: The mounts of this process (proc_pid_mountinfo(5)).
-    """
     try:
-        lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
     except OSError:
         return None
-    found = None
-    for line in lines:
-        place, _, mounted = line.partition(" - ")
-        point, (kind, source) = _unescaped(place.split()[4]), mounted.split()[:2]
-        # the last mount on a folder hides the earlier ones
-        if path.is_relative_to(point) and (found is None or len(point) >= len(found.point)):
-            found = Mount(point, kind, _unescaped(source))
-    return found
-
-
-def _unescaped(text: str) -> str:
-    """A path of the table: spaces and the like are written as octal numbers there."""
-    return re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), text)
+    # the last mount on a folder hides the earlier ones
+    found = max(reversed(mounts), key=lambda mount: len(mount.mountpoint), default=None)
+    return found and Mount(found.mountpoint, found.fstype, found.device)
 
 
 def free_space(folder: Path, seconds: float) -> int | None:
@@ -210,7 +198,7 @@ def free_space(folder: Path, seconds: float) -> int | None:
     Raises:
         OSError: It refuses.
     """
-    return _within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
+    return within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
 
 
 def can_write(folder: Path, seconds: float) -> bool | None:
@@ -225,7 +213,7 @@ def can_write(folder: Path, seconds: float) -> bool | None:
         with tempfile.TemporaryFile(dir=_nearest(folder)):
             return True
 
-    return _within(seconds, write)
+    return within(seconds, write)
 
 
 def _nearest(folder: Path) -> Path:
@@ -233,8 +221,8 @@ def _nearest(folder: Path) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def _within(seconds: float, ask: Callable[[], T]) -> T | None:
-    """Ask a file system on a thread: a dead network disk never answers, which gives None."""
+def within(seconds: float, ask: Callable[[], T]) -> T | None:
+    """Call a function on a thread; None where it takes longer, as a dead network disk never answers."""
     answers: list[T | OSError] = []
 
     def run() -> None:

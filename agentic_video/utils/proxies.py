@@ -3,15 +3,17 @@
 Many sites set ``http_proxy`` without ``no_proxy``, though a proxy seldom reaches a cluster's own network.
 """
 
+import contextlib
 import ipaddress
 import os
 import socket
-import threading
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+
+from agentic_video.utils.host import within
 
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -131,19 +133,14 @@ def _address(text: str) -> Address | None:
 @cache
 def _addresses(host: str) -> list[Address]:
     """The addresses of a name; none where they aren't known in time."""
-    found: list[Address] = []
 
-    def ask() -> None:
-        try:
+    def ask() -> list[Address]:
+        with contextlib.suppress(OSError, UnicodeError):
             entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return
-        found.extend(address for entry in entries if (address := _address(str(entry[4][0]))))
+            return [address for entry in entries if (address := _address(str(entry[4][0])))]
+        return []
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(RESOLVE_SECONDS)
-    return [] if thread.is_alive() else found
+    return within(RESOLVE_SECONDS, ask) or []
 
 
 def _excepted(host: str, listed: str) -> bool:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +46,12 @@ def small_episodes(recipe: str) -> list[str]:
     """Episode settings of a recipe's ``<name>_laptop.yaml``, as overrides of its ``cluster.yaml``."""
     from omegaconf import OmegaConf
 
+    from agentic_video.config.overrides import leaves, quoted
+
     file = REPOSITORY / "recipes" / recipe / "config" / f"{recipe}_laptop.yaml"
     values: Any = OmegaConf.to_container(OmegaConf.load(file))
     values["agentic_video"].pop("toyworld", None)  # what is built, which is built before
-    return [f"{'++' if key.startswith('agentic_video') else ''}{key}={written(value)}" for key, value in leaves(values)]
-
-
-def written(value: Any) -> str:
-    """A value as Hydra reads it."""
-    if not isinstance(value, str):
-        return str(value)
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def leaves(values: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of everything in nested mappings."""
-    for key, value in values.items():
-        below = f"{name}.{key}" if name else key
-        if isinstance(value, Mapping):
-            yield from leaves(value, below)
-        else:
-            yield below, value
+    return [f"{'++' if key.startswith('agentic_video') else ''}{key}={quoted(value)}" for key, value in leaves(values)]
 
 
 def cluster_overrides(recipe: str, steps: int, flash_attention: bool) -> list[str]:

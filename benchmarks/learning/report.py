@@ -215,15 +215,6 @@ def illogical(found: Sequence[Result], stage: str) -> str:
     return "" if None in shares else percent([share for share in shares if share is not None])
 
 
-def calls_by_class(found: Sequence[Result], stage: str) -> str:
-    """Legal calls per episode for each class of question."""
-    by: dict[str, list[float]] = defaultdict(list)
-    for result in found:
-        for kind, calls in result["stages"][stage]["sampled"]["calls"].items():
-            by[kind].append(calls)
-    return ", ".join(f"{kind} {statistics.fmean(calls):.2f}" for kind, calls in by.items())
-
-
 def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []

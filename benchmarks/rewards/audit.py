@@ -118,9 +118,14 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         qa = question(setting, number, rng)
         source = Source(SECONDS)
         texts = strategy.turns(setting.case, qa, rng)
-        policy = ScriptedPolicy(_script(texts), _beside(qa.answer if strategy.knows == "right" else "", rng))
+        told = qa.answer if strategy.knows == "right" else ""
+
+        def say(view: EpisodeView, texts: Sequence[str] = texts) -> str:
+            return texts[min(len(view.turns), len(texts) - 1)]
+
+        policy = ScriptedPolicy(say, _beside(told, rng))
         trajectory = await play(setting.case.system, policy, qa, source, None)
-        verifier = _Verifier(rng, qa.answer if strategy.knows == "right" else "")
+        verifier = _Verifier(rng, told)
         graders = Graders(verifier=verifier, judge=None, source=source)  # type: ignore[arg-type]
         score = await setting.case.system.score(trajectory, qa, graders)
         rewards.append(score.reward)
@@ -145,13 +150,6 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
 def _beside(told: str, rng: random.Random) -> Callable[[AsideRequest], str]:
     """Reply to side queries: the right answer if it is known, or any letter."""
     return lambda request: told or _any_letter(rng)
-
-
-def _script(texts: Sequence[str]) -> Any:
-    def say(view: EpisodeView) -> str:
-        return texts[min(len(view.turns), len(texts) - 1)]
-
-    return say
 
 
 def pays_more(results: Sequence[Result]) -> list[Result]:

@@ -42,7 +42,6 @@ SIZE = (896, 448)
 ZOOM_FRAMES = 16
 TICK = 0.002
 """Seconds between two looks at an event loop's clock."""
-TICKS_A_SECOND = 1 / TICK
 
 
 def make_video(path: Path, minutes: float = 10.0, fps: int = 8) -> Path:

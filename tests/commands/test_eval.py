@@ -78,27 +78,6 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
     assert said[0] == said[1] != said[2]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--sweep", "frames", "8,x"], "expected whole numbers"),
-        (["--sweep", "turns", "1"], "frames and calls"),
-        (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
-        (["--no-tools", "--sweep", "calls", "1,2"], "--sweep calls: --no-tools makes no calls; leave one of them out"),
-        (["agentic_video.system.no_such_key=1"], "no_such_key"),
-        (["stray"], "stray"),
-        (["--temperature", "0.5", "--data", "nope.jsonl"], "--data nope.jsonl: no such file; name a parquet or jsonl"),
-        (["--engine", "chat"], "needs the address"),
-        (["--engine", "tests.no_such.Engine"], "--engine tests.no_such.Engine: "),
-    ],
-)
-def test_bad_input_is_named(
-    checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any, more: Sequence[str], message: str
-) -> None:
-    assert evaluate(str(checkpoint), small_world, tmp_path, *more) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.fixture(scope="module")
 def taught_checkpoint(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model that says what it was taught, loaded and saved again as a training does."""
@@ -169,25 +148,6 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     # the baseline needs no encoder: it gets as far as playing, which the scripted agent can't do without the system
     assert main([*words, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
     assert "1 question could not be played" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        ("http://127.0.0.1:9/v1", "no server answers there"),
-        ("/no/such/folder", "no such folder"),
-        ("owner/no-such-model", "not in the hub's cache"),
-    ],
-)
-def test_a_model_that_is_not_there_costs_a_line_and_leaves_nothing(
-    model: str, said: str, small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
-    assert evaluate(model, small_world, tmp_path / "out", "--model-name", "m") == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"error: --model {model}: ") and said in err
-    assert err.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
 def test_a_finished_evaluation_is_reported_again_without_its_server(

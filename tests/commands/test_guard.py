@@ -1,7 +1,6 @@
 """A mistake or an interruption costs one line, and has its exit status."""
 
 import errno
-import os
 import re
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from omegaconf import OmegaConf
 
 from agentic_video.cli import main
 from agentic_video.commands import mine
-from agentic_video.commands.guard import guarded, plainly
+from agentic_video.commands.guard import guarded
 from agentic_video.types.row import RowError
 from agentic_video.utils.errors import SetupError
 from tests.conftest import REPOSITORY
@@ -63,16 +62,6 @@ def test_a_variable_that_is_not_set_is_named_with_its_key(capsys: Any) -> None:
 def test_a_mistake_of_ours_is_not_hidden(error: Exception) -> None:
     with pytest.raises(type(error)):
         guarded(failing(error))
-
-
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
-def test_what_to_do_about_a_folder_is_reported(number: int, capsys: Any) -> None:
-    def work() -> int:
-        raise OSError(number, os.strerror(number), "/out/x")
-
-    assert plainly(work) == 2
-    said = capsys.readouterr().err
-    assert re.fullmatch(rf"error: /out/x: {os.strerror(number)}; (free|choose) .*\n", said)
 
 
 def test_any_command_can_be_interrupted(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

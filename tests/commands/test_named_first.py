@@ -40,6 +40,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["eval", *OF_A_RECIPE, "--model", "outputs/gone", *ROWS, *OUT, OTHER], "--model outputs/gone: "),
         (["eval", *OF_A_RECIPE, "--model", "outputs/gone", *ROWS, *OUT], "--model outputs/gone: "),
         (["eval", *OF_A_RECIPE, "--model", NOBODY, "--data", "gone.jsonl", *OUT, OTHER], "--data gone.jsonl: "),
+        (["eval", *OF_A_RECIPE, "--model", NOBODY, *ROWS, *OUT, "stray"], "stray"),
+        (["eval", *OF_A_RECIPE, "--model", "owner/gone", *ROWS, *OUT], "--model owner/gone: "),
         (["distill", *OF_A_RECIPE, "--teacher", "outputs/gone", *ROWS, *OUT, OTHER], "--teacher outputs/gone: "),
         (["distill", *OF_A_RECIPE, "--teacher", NOBODY, "--data", "gone.jsonl", *OUT, OTHER], "--data gone.jsonl: "),
         (["reflect", *OF_A_RECIPE, "--teacher", NOBODY, "--rollouts", "gone.jsonl", *OUT, OTHER], "gone.jsonl: "),

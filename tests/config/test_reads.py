@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
-from agentic_video.config.reads import FILE, STOCK, Stage, _stock, leaves, table
+from agentic_video.config.overrides import leaves
+from agentic_video.config.reads import FILE, STOCK, Stage, _stock, table
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +21,7 @@ def test_the_file_is_what_the_source_says(found: Any) -> None:
 
 @pytest.mark.parametrize("stage", STOCK)
 def test_no_key_is_left_out(stage: Stage, found: Any) -> None:
-    keys = list(leaves(_stock(stage)))
+    keys = [key for key, _ in leaves(OmegaConf.to_container(_stock(stage)))]
     assert sorted([*found[stage]["read"], *found[stage]["unread"]]) == sorted(keys)
     assert len(keys) > 150
 

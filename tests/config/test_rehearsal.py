@@ -1,6 +1,5 @@
 """The profiles that are ``cluster.yaml`` with changes: each key that differs is written down in a small yaml."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from omegaconf import OmegaConf
 
 import agentic_video.config
 from agentic_video.config.compose import CHOICE, compose_recipe
+from agentic_video.config.overrides import leaves
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.systems.shown import shows_clips
 from tests.config import configs
@@ -19,19 +19,10 @@ PACKAGE = Path(agentic_video.config.__file__).parent
 NAMES = sorted(folder.name for folder in RECIPES.iterdir() if (folder / "config").is_dir())
 
 
-def leaves(block: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys and values of a config, from the top."""
-    for name, value in block.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{path}{name}.")
-        else:
-            yield path + str(name), value
-
-
 def composed(recipe: Path, *overrides: str) -> dict[str, Any]:
     config = OmegaConf.to_container(compose_recipe(recipe, "cluster", overrides), resolve=False)
     assert isinstance(config, dict)
-    return dict(leaves(config))  # type: ignore[arg-type]
+    return {key: value for key, value in leaves(config) if value != {}}
 
 
 def written(file: Path, folders: tuple[Path, ...]) -> set[str]:

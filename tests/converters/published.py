@@ -15,8 +15,6 @@ import yaml
 
 @dataclass(frozen=True)
 class Sample:
-    """One file of a data set."""
-
     file: str  # Its path below the source
     rows: Any  # Good rows (an object of rows for a keyed file)
     videos: Sequence[str]  # Files below the videos' folder

@@ -17,7 +17,6 @@ from tests.converters.published import SAMPLES
 
 
 def questions(name: str, raw: Any, split: str = "", file: str = "f.json", number: int = 0) -> list[Question]:
-    """The good questions of one row; an error in it is raised."""
     found = []
     fields = Fields(raw, f"{file} row {number}", number=number)
     for question in CONVERTERS[name].convert(fields, split or next(iter(CONVERTERS[name].splits))):
@@ -28,7 +27,6 @@ def questions(name: str, raw: Any, split: str = "", file: str = "f.json", number
 
 
 def evidence(location: Any) -> dict[str, Any]:
-    """NExT-GQA's file of windows for its sample."""
     return {"10001787725": {"duration": 34, "location": location}}
 
 
@@ -38,7 +36,6 @@ def first(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def cases() -> list[Any]:
-    """Names and cases of ``forms.yaml``."""
     forms = yaml.safe_load(Path(__file__).with_name("forms.yaml").read_text(encoding="utf-8"))
     return [
         pytest.param(name, case, id=f"{name}-{number}") for name, of in forms.items() for number, case in enumerate(of)

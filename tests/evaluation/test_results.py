@@ -78,13 +78,6 @@ def test_a_full_disk_names_the_journal_and_loses_what_was_being_written_alone(
     assert ids(tmp_path) == ["a", "b"]
 
 
-def test_a_question_in_two_journals_counts_once(tmp_path: Path) -> None:
-    for shard in (0, 1):
-        with journal(tmp_path, shard) as file:
-            append(file, record("a"))
-    assert ids(tmp_path) == ["a"]
-
-
 def test_the_last_episode_of_a_question_counts(tmp_path: Path) -> None:
     old, new = record("a", acc=0.0), record("a", acc=1.0)
     with journal(tmp_path, 1) as file:

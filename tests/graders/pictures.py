@@ -8,5 +8,4 @@ from PIL import Image
 
 
 def picture(url: str) -> np.ndarray:
-    """The pixels behind a ``data:`` URL."""
     return np.array(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))))

@@ -38,8 +38,6 @@ CHOICE = replace(
 
 
 def served(answers: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Script:
-    """A judge that answers each task by a function of its material."""
-
     def script(body: dict[str, Any], number: int) -> Reply:
         system, user = (message["content"] for message in body["messages"])
         found = answers[system](json.loads(user))

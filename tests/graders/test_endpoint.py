@@ -20,7 +20,6 @@ QUESTION = [{"role": "user", "content": "How many?"}]
 
 
 def whole(reply: str) -> int:
-    """Reads a number of one digit."""
     if len(reply) != 1 or not reply.isdecimal():
         raise UnreadableReply(f"no number: {reply[:40]!r}")
     return int(reply)
@@ -134,7 +133,6 @@ def test_a_request_that_will_never_be_accepted_is_not_repeated(serve: Serve, sta
 
 
 def pauses(serve: Serve, monkeypatch: pytest.MonkeyPatch, retry_after: str | None, **config: Any) -> list[float]:
-    """How long the client wants to sleep before each retry."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -137,12 +137,6 @@ def test_a_bad_override_of_grpo_costs_no_build(override: str, key: str) -> None:
         command_of(LaunchOptions(RECIPE, overrides=tuple(override.split())), "laptop", 0, {})
 
 
-def test_outputs_go_into_the_run_s_folder() -> None:
-    both = ["hydra.run.dir='/run/hydra'", "trainer.default_local_dir='/run/checkpoints'"]
-    assert folder_overrides("sft", Path("/run")) == both
-    assert folder_overrides("grpo", Path("/run")) == [*both, "agentic_video.episodes_dir='/run/episodes'"]
-
-
 @given(FOLDERS)
 @example("ü, out (1)")
 @example("a=b#c&d~e!f[g]{h}:i'j\"k\\")

@@ -6,6 +6,8 @@ import torch
 from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
     Qwen3_5Config,
     Qwen3_5ForConditionalGeneration,
     Qwen3VLConfig,
@@ -16,6 +18,11 @@ from agentic_video.families.shapes import LinearShape, TextShape, VisionShape
 from agentic_video.planning.shapes import ModelShape
 
 TINY = {
+    "qwen2_vl": ModelShape(
+        "qwen2_vl",
+        TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=2048, tied=False),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=64, patch=14),
+    ),
     "qwen2_5_vl": ModelShape(
         "qwen2_5_vl",
         TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=2048, tied=False),
@@ -49,7 +56,6 @@ HYBRID = {
 
 
 def config_of(shape: ModelShape) -> Any:
-    """A shape as transformers' config."""
     text, vision = shape.text, shape.vision
     rope = {"rope_type": "default", "mrope_section": [text.head_dim // 8, text.head_dim // 8, text.head_dim // 4]}
     texts = {
@@ -73,6 +79,13 @@ def config_of(shape: ModelShape) -> Any:
         "out_hidden_size": text.hidden,
     }
     ids = {"image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "tie_word_embeddings": text.tied}
+    if shape.family == "qwen2_vl":
+        more = {
+            "embed_dim": vision.hidden,
+            "hidden_size": text.hidden,
+            "mlp_ratio": vision.intermediate // vision.hidden,
+        }
+        return Qwen2VLConfig(text_config=texts, vision_config={**visions, **more}, **ids)
     if shape.family == "qwen2_5_vl":
         return Qwen2_5_VLConfig(text_config=texts, vision_config={**visions, "fullatt_block_indexes": [0]}, **ids)
     texts["head_dim"] = text.head_dim
@@ -94,6 +107,7 @@ def config_of(shape: ModelShape) -> Any:
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
     """A shape as transformers' model, with random weights in float32."""
     kinds = {
+        "qwen2_vl": Qwen2VLForConditionalGeneration,
         "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
         "qwen3_vl": Qwen3VLForConditionalGeneration,
         "qwen3_5": Qwen3_5ForConditionalGeneration,

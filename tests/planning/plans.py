@@ -8,5 +8,4 @@ from tests.config.configs import composed
 
 
 def plan(name: str, gpus: int | None = None, *overrides: str, **more: Any) -> Plan:
-    """The plan of a recipe's cluster profile, with overrides."""
     return plan_of(composed(name, "cluster", *overrides), gpus, **more)

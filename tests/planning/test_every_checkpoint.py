@@ -70,7 +70,7 @@ class Engine:
     async def generate(self, request: GenerationRequest) -> Completion:
         self.requests.append(request)
         text = self._turns.pop(0) if self._turns else "fine"
-        return Completion((*self._format.encode(text), min(self._format.eos_ids)))
+        return Completion((*self._format.encode(text), self._format.end_id))
 
 
 EXAMPLES = {name: family.example for name, family in FAMILY_OF.items() if family.example in published_checkpoints()}
@@ -78,7 +78,6 @@ EXAMPLES = {name: family.example for name, family in FAMILY_OF.items() if family
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A checkpoint of each family, laid out as the published ones are."""
     tokenizer = build_tokenizer([Path(__file__).read_text(encoding="utf-8")])
     found = {}
     for family, name in EXAMPLES.items():
@@ -90,7 +89,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def write_published_files(facts: CheckpointFacts, folder: Path) -> None:
-    """Put a published checkpoint's processor files in place of a tiny model's."""
     (folder / "processor_config.json").unlink()
     plain = {"patch_size": facts.patch, "merge_size": facts.merge, "temporal_patch_size": facts.temporal}
     if facts.family == "qwen2_5_vl":
@@ -113,7 +111,6 @@ def processor_of(folder: Path) -> Any:
 
 @cache
 def vllm_processor_of(folder: Path) -> Any:
-    """vLLM's own processor, without an engine."""
     from vllm.config import ModelConfig
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
@@ -133,7 +130,6 @@ def system_of(name: str, frames_as: str, side: int) -> System:
 
 
 def played(name: str, frames_as: str, size: tuple[int, int], folder: Path) -> list[TokenSequence]:
-    """The sequences of an episode with one tool turn, those of asides included."""
     chat_format = ChatFormat.of(processor_of(folder))
     system: Any = system_of(name, frames_as, chat_format.rules.side)
     if any(one.name == "train_asides" for one in fields(system)):

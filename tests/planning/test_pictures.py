@@ -79,7 +79,6 @@ def test_cells_of_another_size_are_refused() -> None:
 
 
 def small(pixels: int, clip: int | None = None) -> ProcessorRules:
-    """A checkpoint whose processor has been given few pixels."""
     return replace(QWEN2_5, image=PixelBudget(784, pixels), clip=PixelBudget(784, clip or pixels))
 
 

@@ -42,11 +42,6 @@ def test_an_unfinished_run_has_its_losses_too(tmp_path: Path) -> None:
     assert f"# {tmp_path.parent.name}, profile unfinished" in write_losses(tmp_path)
 
 
-def test_a_run_that_saved_nothing_says_nothing_of_a_checkpoint(tmp_path: Path) -> None:
-    text = write_losses(run_folder(tmp_path, [{"train/loss": 2.0}]))
-    assert "MODEL_PATH" not in text and "held-out" not in text
-
-
 def test_the_newest_checkpoint_is_one_with_weights(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) is None
     first = saved(tmp_path, 10, "actor/huggingface")

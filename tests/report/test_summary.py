@@ -8,7 +8,6 @@ from agentic_video.report.metrics import load_metrics, read_metrics
 from agentic_video.report.summary import (
     REWARD,
     draw_curve,
-    episode_text,
     sample_episodes,
     smooth,
     thirds,
@@ -66,12 +65,6 @@ def test_which_mean_reward_is_which(tmp_path: Path) -> None:
     assert "| reward |" not in text and "dynamic sampling leaves out the groups" in text
 
 
-def test_a_short_run_says_that_it_has_no_standard_error(tmp_path: Path) -> None:
-    run_folder(tmp_path, [0.1, 0.2, 0.4])
-    write_summary(tmp_path)
-    assert "from first to last by +0.300 (too few steps for a standard error)" in (tmp_path / "summary.md").read_text()
-
-
 def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:
     (tmp_path / "episodes").mkdir()
     for step, name in enumerate("abc"):
@@ -106,13 +99,6 @@ def test_figures_of_a_curve_by_hand() -> None:
     assert (rise, error) == (pytest.approx(5.142857), pytest.approx(4.203987, abs=1e-5))
     assert trend([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (pytest.approx(5.0), pytest.approx(0.0, abs=1e-6))
     assert trend([1.0, 2.5]) == (1.5, float("inf")) and trend([1.0]) == (0.0, float("inf"))
-
-
-def test_episode_reads_as_a_story() -> None:
-    text = episode_text(record())
-    assert "A. x" in text and "right answer B" in text
-    assert "[shown] overview: 1 frames of 56x28 at 0.30 s" in text
-    assert "[end] answer" in text
 
 
 def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

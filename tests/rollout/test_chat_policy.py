@@ -271,6 +271,21 @@ def test_a_server_continues_a_prefix(qa: VideoQA) -> None:
     assert policy.usage == Usage(209, 22, 3)
 
 
+@pytest.mark.parametrize(("matched", "expected"), [(7, "B"), (8, None), ("7", None), (None, None), ([7], None)])
+def test_a_word_that_ends_replies_is_restored(qa: VideoQA, matched: Any, expected: str | None) -> None:
+    said = ANSWER.removesuffix("</answer>")
+    for text in (said, ANSWER) if expected else (said,):
+        server = Server([reply(text, stop_reason=matched)])
+
+        async def run(server: Server = server) -> Trajectory:
+            async with server.running() as config:
+                policy = ChatPolicy(Endpoint(config, "model"), config, ZOOMER, word_ends={7: "</answer>"})
+                return await play(ZOOMER, policy, qa, MemorySource())
+
+        trajectory = asyncio.run(run())
+        assert trajectory.turns[0].text == (ANSWER if expected else said) and trajectory.answer == expected
+
+
 def test_fields_override_how_a_server_continues_a_prefix(qa: VideoQA) -> None:
     server = Server([reply(ANSWER)])
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from transformers import Qwen2VLImageProcessor
 
-from agentic_video.graders.base import Graders
 from agentic_video.rollout.chat_template import (
     KWARGS_KEY,
     OURS,
@@ -26,7 +24,6 @@ from agentic_video.rollout.chat_template import (
     template_of,
     without_beginning,
 )
-from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ReplayError, ScriptEngine, replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
@@ -38,10 +35,9 @@ from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import SetupError
 from tests.conftest import MemorySource
 from tests.families.processors import processor_of
-from tests.golden.episodes import DURATION, OPTIONS, BlankSource, HashJudge, HashRetriever, HashVerifier
-from tests.golden.episodes import script as golden_script
 from tests.golden.episodes import systems as golden_systems
 from tests.rollout.chat_templates import format_of, template
+from tests.rollout.scripted import result_of, scripts
 from tests.rollout.test_tokens import ROOMY, SYSTEM
 
 ZOOM = 'a</think><video_zoom>{"segment": [1, 3], "fps": 1}</video_zoom>'
@@ -261,67 +257,12 @@ def test_a_side_query_begins_with_the_templates_text(tokenizer: Any) -> None:
     assert second.prompt_tokens == first.prompt_tokens + len(thinking.encode("It "))
 
 
-class AlwaysRight(HashJudge):
-    async def grade(self, question: str, reference: str, candidate: str, scale: Any = "binary") -> float:
-        return 1.0
-
-
-class ContinuingEngine:
-    """Generates texts that begin with an opened thought, unless its prompt ends with that already."""
-
-    def __init__(self, texts: Sequence[str], chat_format: ChatFormat):
-        self._texts, self._format = iter(texts), chat_format
-
-    async def generate(self, request: GenerationRequest) -> Completion:
-        text, prompt = next(self._texts), self._format.decode(request.prompt_ids)
-        opened = prompt.endswith("<think>\n")
-        return Completion(tuple(self._format.encode(text.removeprefix("<think>\n") if opened else text)))
-
-
-def comparable(trajectory: Trajectory) -> Any:
-    """An episode without what counts tokens, and who wrote the beginning of an aside."""
-    counted = ("num_tokens", "token_ids", "prompt_tokens", "prefix")
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(item) for key, item in value.items() if key not in counted}
-        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-    return plain(trajectory.to_dict())
-
-
 @pytest.mark.parametrize("name", golden_systems())
 def test_every_system_reads_an_opened_thought_like_a_generated_one(tokenizer: Any, name: str) -> None:
     thinking, plain = format_of(tokenizer, template()), format_of(tokenizer, template(opens=""))
-    kinds = golden_systems()[name]
-    tried = 0
-    for number in range(12):
-        system = kinds[number % len(kinds)]
-        texts = ["<think>\n" + text.removeprefix("<think>") for text in golden_script(name, random.Random(number))]
-        texts += [texts[-1]] * (system.max_turns + 1)
-        if any("\ud800" in text or not text.removeprefix("<think>\n") for text in texts):
-            continue
-        qa = VideoQA(
-            id="q",
-            video="memory",
-            question="What flashes?",
-            answer="B",
-            options=OPTIONS,
-            extra={"class": "active", "overview_times": [1.0, 5.0]},
-        )
-        source = BlankSource(DURATION, 64, 64)
-        graders = Graders(judge=AlwaysRight(), source=source, verifier=HashVerifier())
-        found = []
-        for chat_format in (plain, thinking):
-            policy = TokenPolicy(ContinuingEngine(texts * 3, chat_format), chat_format, ROOMY, system)
-            trajectory = asyncio.run(play(system, policy, qa, source, HashRetriever()))
-            score = asyncio.run(system.score(trajectory, qa, graders))
-            spoken = [turn.token_ids for turn in trajectory.turns]
-            for sequence in policy.sequences:
-                ids = [t for t, mask in zip(sequence.response_ids, sequence.response_mask, strict=True) if mask]
-                assert ids == [t for turn in spoken for t in turn][: len(ids)] or tuple(ids) in spoken
-            found.append([comparable(trajectory), (score.reward, score.acc, score.format, dict(score.terms))])
+    played_scripts = [*scripts(name, range(12))]
+    for system, texts in played_scripts:
+        found = [result_of(chat_format, system, texts) for chat_format in (plain, thinking)]
         assert found[0] == found[1]
         assert all(turn["text"].startswith("<think>\n") for turn in found[1][0]["turns"])
-        tried += 1
-    assert tried
+    assert played_scripts

@@ -14,7 +14,6 @@ from agentic_video.families.qwen_vl_sizes import rules_of
 from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame, Origin
-from agentic_video.types.message import Message, Observation
 from agentic_video.video.errors import VideoError
 from agentic_video.video.sizes import crop, resize
 from tests.conftest import MemorySource
@@ -124,17 +123,3 @@ def test_a_picture_that_a_tool_made_is_resized() -> None:
     assert shown.origin is None and shown.crop is None
     assert np.array_equal(shown.image, resize(drawn.image, shown.width, shown.height))
     assert np.array_equal(shown.image, again.image)
-
-
-def test_messages_and_observations() -> None:
-    source = StoredSource()
-    fitter = PictureFitter(RULES, source, "memory")
-    frame = stored(source, [1], (288, 160))[0]
-
-    async def run() -> tuple[Any, Any]:
-        messages = await fitter.messages([Message("user", ("a", frame))])
-        return messages, await fitter.observation(Observation(("b", frame), legal_calls=2))
-
-    ((message,), observation) = asyncio.run(run())
-    assert (message.role, message.parts[1].width) == ("user", 352)
-    assert (observation.legal_calls, observation.parts[1].width) == (2, 352)

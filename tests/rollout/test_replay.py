@@ -30,7 +30,7 @@ CONTEXTS: tuple[Context, ...] = ("all", "latest_evidence")
 
 def spelled(text: str, chat_format: ChatFormat) -> list[int]:
     """Ids that no tokenizer would choose: one for each character, and the end-of-turn token."""
-    return [*(token for character in text for token in chat_format.encode(character)), min(chat_format.eos_ids)]
+    return [*(token for character in text for token in chat_format.encode(character)), chat_format.end_id]
 
 
 def stopped(text: str, chat_format: ChatFormat) -> list[int]:
@@ -110,13 +110,13 @@ def test_without_ids_the_text_is_encoded(chat_format: ChatFormat, qa: VideoQA) -
     first, last = replayed(bare, qa, chat_format)
     # a stop text ends the first turn, the end-of-turn token the last one
     assert SYSTEM.stop == ("</turn_sum>",)
-    answer = [*chat_format.encode(REPLY), min(chat_format.eos_ids)]
+    answer = [*chat_format.encode(REPLY), chat_format.end_id]
     assert list(first.response_ids) == chat_format.encode(LOOK)
     assert list(last.response_ids)[-len(answer) :] == answer
 
 
 def test_written_turns_end_as_an_engine_would_end_them(chat_format: ChatFormat) -> None:
-    eos, text = min(chat_format.eos_ids), "<answer>B</answer>"
+    eos, text = chat_format.end_id, "<answer>B</answer>"
     assert written_ids(text, chat_format, ()) == [*chat_format.encode(text), eos]
     assert written_ids(text, chat_format, ("</answer>",)) == chat_format.encode(text)
     assert written_ids(text + " and more", chat_format, ("</answer>",)) == chat_format.encode(text)
@@ -126,7 +126,7 @@ def test_written_turns_end_as_an_engine_would_end_them(chat_format: ChatFormat) 
 def test_ids_of_another_model_are_not_used(ids: Sequence[int], chat_format: ChatFormat) -> None:
     turn = Turn("some words", Answer(""), 2, token_ids=tuple(ids))
     expected = chat_format.encode("some words")
-    assert turn_ids(turn, chat_format, ()) == [*expected, min(chat_format.eos_ids)]
+    assert turn_ids(turn, chat_format, ()) == [*expected, chat_format.end_id]
     assert turn_ids(replace(turn, finished=False), chat_format, ()) == expected
 
 
@@ -226,7 +226,7 @@ def test_prefixes_and_asides_are_replayed(
         assert (list(found.ids), list(found.response_mask)) == (one.ids, one.response_mask)
         assert len(found.visuals) == len(one.visuals)
     replies = [[chat_format.decode(found.ids[start:end]) for start, end in found.replies] for found in sequences]
-    ended = chat_format.decode([min(chat_format.eos_ids)])
+    ended = chat_format.decode([chat_format.end_id])
     each = [[LOOK, REPLY + ended]] if context == "all" else [[LOOK], [REPLY + ended]]
     assert replies == [["It is red" + ended], *each]
     # a turn without loss has no trained side queries; and a system may train none

@@ -70,7 +70,7 @@ def test_opening_is_the_template_with_placeholders_expanded(chat_format: ChatFor
 
 
 def test_observation_follows_a_stop_text_and_an_end_token(chat_format: ChatFormat) -> None:
-    eos = next(iter(chat_format.eos_ids))
+    eos = chat_format.end_id
     said = chat_format.encode("x")
     open_turn = chat_format.decode(chat_format.observation_ids(("seen",), said))
     closed_turn = chat_format.decode(chat_format.observation_ids(("seen",), [*said, eos]))
@@ -136,7 +136,7 @@ def random_turn(rng: random.Random, chat_format: ChatFormat) -> list[int]:
     )
     ids = chat_format.encode(text)
     if rng.random() < 0.5:
-        ids.append(next(iter(chat_format.eos_ids)))
+        ids.append(chat_format.end_id)
     if rng.random() < 0.15:
         ids.insert(rng.randrange(len(ids) + 1), rng.choice(sorted(chat_format.banned_ids)))
     if rng.random() < 0.15:
@@ -194,7 +194,7 @@ def _turn_ids(ids: list[int], mask: list[int], trajectory: Trajectory) -> list[l
 def test_whole_sequence_reads_as_the_conversation(chat_format: ChatFormat) -> None:
     zoom = '<think>a</think><video_zoom>{"segment": [1, 3], "fps": 1}</video_zoom>'
     answer = "<think>b</think><answer>B</answer>"
-    eos = next(iter(chat_format.eos_ids))
+    eos = chat_format.end_id
     turns = [chat_format.encode(zoom), [*chat_format.encode(answer), eos]]
     trajectory, policy, _ = play_ids(turns, chat_format)
     assert trajectory.end is EndReason.ANSWER

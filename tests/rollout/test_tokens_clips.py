@@ -105,7 +105,7 @@ def parts_of(side: int) -> st.SearchStrategy[list[Part]]:
 def test_placeholders_and_masks_of_any_mixture(family: str, data: st.DataObject) -> None:
     written, side = FORMATS[family], family_of(family).tiny.frame_side
     opening, shown = data.draw(parts_of(side)), data.draw(parts_of(side))
-    turns = [[*written.encode("say"), min(written.eos_ids)]] * 2
+    turns = [[*written.encode("say"), written.end_id]] * 2
     policy = TokenPolicy(ScriptEngine(turns), written, ROOMY, FrameMind(context="all"))
 
     async def run() -> None:
@@ -160,7 +160,7 @@ LOOK = (
 
 
 def played(written: ChatFormat, qa: VideoQA, system: FrameMind = SYSTEM) -> tuple[Any, TokenPolicy]:
-    turns = [written.encode(LOOK), [*written.encode("<think>c</think><answer>B</answer>"), min(written.eos_ids)]]
+    turns = [written.encode(LOOK), [*written.encode("<think>c</think><answer>B</answer>"), written.end_id]]
     policy = TokenPolicy(ScriptEngine(turns), written, ROOMY, system)
     return asyncio.run(play(system, policy, qa, MemorySource())), policy
 

@@ -64,7 +64,7 @@ def play_spelled(
     rollout_index: int = 0,
 ) -> Played:
     said = [spelled(text, chat_format) for text in texts]
-    said[-1].append(min(chat_format.eos_ids))
+    said[-1].append(chat_format.end_id)
     engine = RecordedEngine(said)
     policy = TokenPolicy(engine, chat_format, limits, system)
     qa = VideoQA(id="q", video="v", question="What is shown?", answer="B", options=("x", "y"))
@@ -143,7 +143,7 @@ def test_the_last_turn_reads_as_the_conversation_without_earlier_images(
 
 
 def test_an_end_token_in_between_is_not_repeated(chat_format: ChatFormat) -> None:
-    eos = min(chat_format.eos_ids)
+    eos = chat_format.end_id
     said = [[*spelled(FIRST, chat_format), eos], [*spelled(THIRD, chat_format), eos]]
     policy = TokenPolicy(RecordedEngine(said), chat_format, ROOMY, SYSTEM)
     qa = VideoQA(id="q", video="v", question="What is shown?", answer="B", options=("x", "y"))

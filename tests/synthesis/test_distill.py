@@ -1,11 +1,6 @@
 """Distillation from a real server, killed half way, and what SFT makes of its output."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,41 +67,6 @@ def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, 
     assert report["cost"] == round((2 * prompt + 10 * 10 * sum(turns)) / 1e6, 6)
     assert "rejected: wrong answer" in capsys.readouterr().out
     assert server.faulty > 0
-
-
-@pytest.mark.slow
-def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    server = Oracle(zoomer_parts(asked))
-    with server.running() as url:
-        assert main(command("videozoomer", "distill", url, data, whole)) == 0
-        server.delay = 0.1
-        again = command("videozoomer", "distill", url, data, cut, "--concurrency", "2")
-        journal = cut / "journal.jsonl"
-        with subprocess.Popen(
-            [sys.executable, "-m", "agentic_video.cli", *again], stderr=subprocess.DEVNULL
-        ) as process:
-            deadline = time.monotonic() + 240
-            while process.poll() is None and time.monotonic() < deadline:
-                if journal.is_file() and journal.read_bytes().count(b"\n") >= 3:
-                    break
-                time.sleep(0.01)
-            os.kill(process.pid, signal.SIGKILL)
-        before = journal.read_bytes()
-        before = before[: before.rfind(b"\n") + 1]
-        assert 3 <= before.count(b"\n") < len(asked), "it was killed in the middle"
-        assert not (cut / "kept.jsonl").exists()
-        with journal.open("ab") as file:
-            file.write(b'{"key": ["hal')
-        server.delay = 0.0
-        assert main(again) == 0
-        assert journal.read_bytes().startswith(before), "nothing was played twice"
-        for name in OUTPUTS:
-            assert (cut / name).read_bytes() == (whole / name).read_bytes()
-        asked_before = len(server.asked)
-        assert main(again) == 0
-        assert len(server.asked) == asked_before, "nothing is left to do"
-        assert main([*again, "--min-acc", "0.5"]) == 2
 
 
 def test_a_corrected_row_is_played_again(asked: list[VideoQA], tmp_path: Path) -> None:
@@ -205,16 +165,6 @@ def test_templates_are_asked_for_checked_and_recorded(asked: list[VideoQA], data
     openings = [body["messages"] for body in server.asked if len(body["messages"]) == 2]
     assert len(openings) == 3 and all(told in json.dumps(messages[0]) for messages in openings)
     assert told not in json.dumps(kept)
-
-
-def test_a_free_teacher_is_told_nothing(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
-    parts = {qa.id: Part(oracle_turns("framethinker", qa)[-1:]) for qa in asked[:2]}
-    with (server := Oracle(parts)).running() as url:
-        mix = ("--limit", "2", "--template-mix", "free:1,direct:0")
-        assert main(command("framethinker", "distill", url, data, tmp_path, *mix)) == 0
-    kept = lines(tmp_path / "kept.jsonl")
-    assert [row["provenance"]["template"] for row in kept] == [{"asked": "free", "followed": "direct"}] * 2
-    assert not any(told in json.dumps(server.asked) for told in GUIDANCE.values())
 
 
 def test_templates_need_their_system_and_a_teacher(data: Path, tmp_path: Path) -> None:

@@ -106,22 +106,3 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_pa
         prepared(overrides=("nonsense",))
     with pytest.raises(SetupError):
         prepared(recipe=str(tmp_path))
-
-
-def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:
-    """Number of different backends of so many samples."""
-
-    async def count() -> int:
-        context = teacher.context(folder, 1)
-        try:
-            return len({id(backend) for backend in teacher.backends(context, samples)})
-        finally:
-            context.close()
-
-    return asyncio.run(count())
-
-
-def test_each_sample_has_a_seed_of_its_own_where_a_server_gets_one(tmp_path: Path, serve: Serve) -> None:
-    teacher = prepared(serve(lambda body, request: Reply("x")).url)
-    assert backends_of(teacher, tmp_path, 3) == 1
-    assert backends_of(replace(teacher, seeded=True), tmp_path, 3) == 3

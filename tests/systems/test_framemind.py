@@ -276,20 +276,6 @@ def test_rollouts_of_a_group_begin_with_different_views(qa: VideoQA) -> None:
     ]
 
 
-def test_a_view_spans_the_whole_video(qa: VideoQA, source: MemorySource) -> None:
-    # 600 frames: linspace(0, 599, 4) is 0, 199.67, 399.33, 599
-    frames = run(SMALL, qa, source, REPLY, rollout_index=7).frames
-    assert [frame.index for frame in frames] == [0, 200, 399, 599]
-
-
-def test_opening_says_what_the_agent_may_do(qa: VideoQA, source: MemorySource) -> None:
-    texts = [part for part in run(FrameMind(), qa, source, REPLY).opening[0].parts if isinstance(part, str)]
-    assert "at most 3 turns" in texts[0] and "8 to 20 frames" in texts[0] and "60.00 seconds" in texts[0]
-    assert '{"name": "FrameAt", "arguments": {"t": seconds}}' in texts[0]
-    assert texts[1] == "<0.00s>"
-    assert texts[-1] == "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
-
-
 def test_frame_at_shows_the_closest_frame_in_large(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(FrameMind(), qa, source, look(at(42.04)), REPLY)
     assert trajectory.turns[0].observation == (
@@ -321,29 +307,12 @@ def test_a_clip_of_a_moment_is_no_clip(qa: VideoQA, source: MemorySource) -> Non
     assert times(trajectory, 0) == times(trajectory, 1) == []
 
 
-def test_several_calls_are_answered_in_order(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, look(clip(41, 43), at(50), at(99)), REPLY)
-    turn = trajectory.turns[0]
-    texts = [part for part in turn.observation if isinstance(part, str)]
-    assert [text for text in texts if text.endswith(":\n")] == ["VideoClip:\n", "FrameAt:\n"]
-    assert texts[-2] == "ERROR: t lies outside the video, which lasts 60.00 seconds.\n"
-    assert (turn.legal_calls, turn.illegal_calls) == (2, 1)
-    assert times(trajectory, 0) == [41.0, 41.7, 42.3, 43.0, 50.0]
-
-
 def test_a_summary_without_calls_continues(qa: VideoQA, source: MemorySource) -> None:
     assert SMALL.parse(REST) == Calls(())
     trajectory = run(SMALL, qa, source, REST, REPLY)
     assert trajectory.end is EndReason.ANSWER
     assert trajectory.turns[0].observation == ("<tool_response>\n", "No call was made.\n", "</tool_response>")
     assert (trajectory.tool_calls, trajectory.illegal_calls) == (0, 0)
-
-
-def test_the_last_turn_is_announced_and_the_third_is_the_last(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, qa, source, look(at(1)), look(at(2)), look(at(3)))
-    assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 3, 2)
-    announced = ["last turn" in str(turn.observation[-1:]) for turn in trajectory.turns]
-    assert announced == [False, True, False]
 
 
 def test_messages_without_images_keep_everything_but_frames_and_their_labels() -> None:

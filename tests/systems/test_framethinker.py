@@ -35,7 +35,6 @@ LOOK = "<think>look between 410 and 430</think><action>choose frames between 410
 ELSEWHERE = "<think>look between 100 and 200</think><action>choose frames between 100 and 200</action>"
 UNFAITHFUL = "<think>look near 420</think><action>choose frames between 100 and 200</action>"
 REPLY = "<think>it is green B</think><action>output answer: B</action>"
-WRONG = "<think>it is red A</think><action>output answer: A</action>"
 SMALL = FrameThinker(
     overview_frames=6,
     look_frames=4,
@@ -234,18 +233,6 @@ def test_format() -> None:
     assert not format_ok(ended(replied("<action>output answer: B</action><think>a</think>")))
 
 
-def test_the_opening_is_instructions_then_question_and_numbered_frames(asked: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, asked, source, REPLY)
-    system, user = trajectory.opening
-    assert (system.role, user.role) == ("system", "user")
-    assert "output answer: X" in str(system.parts[0])
-    assert user.parts[0] == "What colour flashes at 00:42?\nA. red\nB. green\nC. blue\nD. grey\n"
-    # linspace(0, 599, 6) = 0, 119.8, 239.6, 359.4, 479.2, 599
-    assert [frame.index for frame in trajectory.frames] == [0, 120, 240, 359, 479, 599]
-    assert user.parts[1] == "frame 0: "
-    assert user.parts[3::2] == tuple(f"\nframe {index}: " for index in (120, 240, 359, 479, 599))
-
-
 def test_a_released_overview_is_cut_to_whole_numbers(asked: VideoQA, source: MemorySource) -> None:
     # linspace(0, 599, 6) = 0, 119.8, 239.6, 359.4, 479.2, 599
     released, cut = replace(SMALL, frame_times="released"), [0, 119, 239, 359, 479, 599]
@@ -278,13 +265,6 @@ def test_overview_and_look_have_counts_of_their_own(asked: VideoQA, source: Memo
         "\nframe 423: ",
         "\nframe 429: ",
     ]
-
-
-def test_a_lookup_is_answered_in_words(asked: VideoQA, source: MemorySource) -> None:
-    trajectory = run(SMALL, asked, source, LOOKUP, LOOK, REPLY)
-    assert trajectory.turns[0].observation == ("The frame at 00:42 is: 420",)
-    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (2, 0, EndReason.ANSWER)
-    assert reward(SMALL, trajectory, asked) == pytest.approx(1.52)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import text_of
 from agentic_video.types.row import Interval, VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory, Turn
 from tests.conftest import MemorySource
 from tests.systems.played import FixedJudge, run, score, times
 
@@ -104,7 +104,6 @@ def test_an_answer_that_is_an_interval_is_paid_once(kind: str) -> None:
 
 
 PUBLISHED = LongVTWeights()
-RECALL_OR_IOU = (1.0, 0.5)
 TOOL = LongVTWeights(time=0.0, tool=1.0)
 NEITHER = LongVTWeights(acc=0.8, format=0.2, time=0.0)
 
@@ -192,17 +191,6 @@ def scored(trajectory: Trajectory, qa: VideoQA, system: LongVT = SMALL, judge: J
 # What is shown first
 
 
-def test_the_first_view_is_a_frame_a_second_without_labels(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(LongVT(), qa, source, REPLY)
-    system, user = trajectory.opening
-    assert (system.role, user.role) == ("system", "user")
-    *frames, asked = user.parts
-    assert all(isinstance(part, FrameRef) for part in frames)
-    assert [frame.time for frame in trajectory.frames] == [float(second) for second in range(60)]
-    assert str(asked).startswith("\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey\n\nReason first")
-    assert str(asked).endswith("\n\nThe path of this video is memory")
-
-
 def test_the_first_view_may_be_one_clip_and_a_crop_is_images_then_too(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(replace(SMALL, frames_as="video"), qa, source, LOOK, REPLY)
     clip, asked = trajectory.opening[1].parts
@@ -252,14 +240,6 @@ def test_without_tools_none_is_spoken_of(qa: VideoQA, source: MemorySource) -> N
 
 
 # What calls do
-
-
-def test_a_crop_s_frames_come_first_then_one_text(qa: VideoQA, source: MemorySource) -> None:
-    observation = run(SMALL, qa, source, "<think>a</think>" + call(10, 14), REPLY).turns[0].observation
-    first, *frames, last = observation
-    assert (first, last) == ("<tool_response>\n", "These are the frames of the stretch, in order.\n</tool_response>")
-    # four seconds, four frames, both ends among them: 10, 11.33, 12.67, 14
-    assert [frame.time for frame in frames if isinstance(frame, FrameRef)] == [10.0, 11.3, 12.7, 14.0]
 
 
 def test_a_crop_has_a_frame_at_least_and_so_many_at_most(qa: VideoQA) -> None:

@@ -17,7 +17,7 @@ from agentic_video.systems.timesearch.system import VERIFIED, searched
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory, Turn
 from tests.conftest import MemorySource
 from tests.systems import played
 from tests.systems.played import ended, score, seen, told
@@ -275,24 +275,6 @@ def test_the_preview_is_one_clip_of_two_frames_a_second(qa: VideoQA) -> None:
     assert [frame.time for frame in clip.frames] == pytest.approx([number / 2 for number in range(120)])
     assert "60.0 seconds" in text and text.rstrip().endswith("A. red\nB. green\nC. blue\nD. grey")
     assert text.count("seek_video_frames") >= 2 and "from 1 to 8" in text and "8 turns" in text
-
-
-def test_the_order_is_tool_preview_rules_question(qa: VideoQA) -> None:
-    system, user = run(TimeSearch(), qa, REPLY).opening
-    assert (system.role, user.role) == ("system", "user")
-    (tools,) = system.parts
-    assert isinstance(tools, str)
-    described = json.loads(tools[tools.index("<tools>\n") + 7 : tools.index("</tools>")])
-    assert set(described["function"]["parameters"]["properties"]) == {"query", "start_time", "end_time", "num_frames"}
-    assert isinstance(user.parts[0], ClipRef)
-    last = user.parts[-1]
-    assert isinstance(last, str) and last.index("</tool_call>") < last.index(qa.question)
-
-
-def test_as_images_each_frame_has_its_time(qa: VideoQA) -> None:
-    text, shown = opened(replace(BASE, frames_as="images"), qa)
-    assert len(shown) == 8 and all(isinstance(part, FrameRef) for part in shown)
-    assert text.split("You help")[0] == "" and "0.0s" in text and "59.9s" in text
 
 
 @pytest.mark.parametrize(

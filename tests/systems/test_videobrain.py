@@ -274,18 +274,6 @@ def test_the_gate_is_linear(unit: str) -> None:
     assert_linear(judge, 1_000, 8_000, growth=8.0)
 
 
-def test_opening_is_the_rules_then_question_and_labelled_frames(qa: VideoQA) -> None:
-    system, user = run(BASE, qa, REPLY).opening
-    assert (system.role, user.role) == ("system", "user")
-    assert '"end_frame": 600, "prompt"' in str(system.parts[0])  # the template's {num_frames} is filled in
-    assert user.parts[0] == "What colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
-    # 16 of 600 frames: steps of 599 / 15 = 39.93, rounded
-    frames = [part.index for part in user.parts if isinstance(part, FrameRef)]
-    assert frames[:3] + frames[-2:] == [0, 40, 80, 559, 599]
-    assert len(frames) == 16
-    assert user.parts[1:4] == ("\nframe 0: ", user.parts[2], "\nframe 40: ")
-
-
 @pytest.mark.parametrize(
     ("size", "shown"),
     [
@@ -346,34 +334,12 @@ def test_long_videos_have_more_candidates(qa: VideoQA, num_frames: int, candidat
     assert len(retriever.asked[0][1]) == candidates
 
 
-def test_an_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA) -> None:
-    broken = f"{THOUGHT}<tool_call>{{name: 1}}</tool_call>"
-    short = call("uniform_sample", start_frame=10, end_frame=12)
-    other = call("zoom", start_frame=10, end_frame=99)
-    trajectory = run(BASE, qa, broken, short, other, LOOK, REPLY)
-    assert trajectory.end is EndReason.ANSWER
-    assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 3, 5)
-    assert told(trajectory, 0).startswith("Error: the call is not valid JSON.\n")
-    assert told(trajectory, 1).startswith("Error: the range holds 2 frames, at least 8 are needed.\n")
-    assert told(trajectory, 2).startswith("Error: there is no such tool")
-
-
 @pytest.mark.parametrize(
     "text", [f"{THOUGHT}<tool_call>{{name: 1}}</tool_call>", call("uniform_sample", start_frame=600, end_frame=700)]
 )
 def test_an_illegal_call_can_end_the_episode(qa: VideoQA, text: str) -> None:
     trajectory = run(replace(BASE, illegal_call="end"), qa, text, REPLY)
     assert (trajectory.end, trajectory.illegal_calls, len(trajectory.turns)) == (EndReason.ILLEGAL, 1, 1)
-
-
-def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
-    looks = [call("uniform_sample", start_frame=start, end_frame=start + 50) for start in (0, 100, 200, 300)]
-    trajectory = run(BASE, qa, *looks, REPLY)
-    assert ["last turn" in told(trajectory, turn) for turn in range(4)] == [False, False, False, True]
-    assert trajectory.end is EndReason.ANSWER
-    # a refused fourth call is answered with the same request
-    refused = run(BASE, qa, *looks[:3], call("zoom"), REPLY)
-    assert "last turn" in told(refused, 3)
 
 
 def test_multiple_choice_is_judged_with_its_options(qa: VideoQA) -> None:

@@ -259,20 +259,6 @@ def clip_of(parts: Any) -> ClipRef:
     return clip
 
 
-def test_the_overview_is_observation_0_with_its_line_then_the_question(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(VideoO3(), qa, source, REPLY)
-    first, line, question = texts(trajectory)
-    # 60 s at 2 a second
-    assert first.startswith("Observation 0")
-    assert line == "\n120 frames at 2.00 frames a second, from 0.0 to 60.0 seconds.\n"
-    assert question.startswith("What colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey\n")
-    assert "at once" in question
-    assert len(clip_of(trajectory.opening[1].parts).frames) == 120
-    (instructions,) = texts(trajectory, "system")
-    for told in ("<grounding>", '"sampling_strategy": "medium"', "<answer>X</answer>", "5 times", "1 apart"):
-        assert told in instructions
-
-
 @pytest.mark.parametrize(
     ("seconds", "count"),
     # two a second, even; four at least; at most 768
@@ -325,18 +311,6 @@ def test_a_look_s_tokens_follow_its_strategy(qa: VideoQA, strategy: str, tokens:
     source = MemorySource(60.0, size=HD)
     clip = clip_of(run(VideoO3(), qa, source, ground(10, 30, strategy), REPLY).turns[0].observation)
     assert len(clip.frames) == 40 and clip.width * clip.height // 784 == tokens
-
-
-def test_a_look_is_the_next_observation(qa: VideoQA, source: MemorySource) -> None:
-    trajectory = run(VideoO3(), qa, source, ground(41, 43), ground(10, 12.5), REPLY)
-    header, clip, line, go_on = trajectory.turns[0].observation
-    assert str(header).startswith("Observation 1") and isinstance(clip, ClipRef)
-    # four frames at least: 41, 41.667, 42.333, 43
-    assert clip.times == (41.0, 41.7, 42.3, 43.0)
-    assert line == "\n4 frames at 2.00 frames a second, from 41.0 to 43.0 seconds.\n"
-    assert "answer" in str(go_on)
-    assert str(trajectory.turns[1].observation[0]).startswith("Observation 2")
-    assert (trajectory.tool_calls, trajectory.end) == (2, EndReason.ANSWER)
 
 
 def test_in_evaluation_an_answer_is_forced_and_training_leaves_out_such_rollouts(

@@ -1,7 +1,10 @@
+import asyncio
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from omegaconf import DictConfig
 
@@ -9,18 +12,27 @@ from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.families.registry import DEFAULT, family_of
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.systems.base import EpisodeView
+from agentic_video.tools.base import Video
 from agentic_video.toyworld.build.base import tokenizer_corpus
-from agentic_video.toyworld.build.scripted import Setting
+from agentic_video.toyworld.build.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.build.imitation import Demonstration
+from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.build.scripted import Setting, play_script
 from agentic_video.toyworld.model import (
     ModelRecipe,
     build_model,
     build_tokenizer,
+    chat_format_of,
     save_checkpoint,
 )
 from agentic_video.toyworld.oracles import own_words, turns_of
-from agentic_video.toyworld.questions import World, build_world
-from agentic_video.toyworld.world import KINDS, WorldRecipe
+from agentic_video.toyworld.questions import World, build_world, row_of, scenes
+from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.toyworld.search import Search, demonstrate_search
+from agentic_video.toyworld.world import KINDS, Scene, WorldRecipe
 from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Trajectory
 from tests.config.configs import composed
 from tests.families.processors import QWEN_VL, processor_of
 
@@ -28,19 +40,69 @@ EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS)
 
 
 def laptop_setting(name: str) -> Setting:
-    """How a recipe's laptop profile plays."""
     return setting_of(composed(name, "laptop"))
 
 
 def setting_of(config: DictConfig) -> Setting:
-    """How the system of a config plays."""
     system = settings_of(config).system
     return Setting(system, limits_of(config), turns_of(system))
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """A tiny model, and how it is taught a recipe's system."""
+
+    setting: Setting
+    toy: ToyRecipe
+    tokenizer: Any
+    model: Any
+
+    @property
+    def chat_format(self) -> ChatFormat:
+        return chat_format_of(self.model, self.tokenizer)
+
+    def demonstrations(self, **changes: Any) -> tuple[list[Demonstration], list[Demonstration]]:
+        recipe = replace(self.toy.cold_start, **changes)
+        return make_demonstrations(self.model, self.tokenizer, self.setting, self.toy.world, recipe, 0)
+
+    def aiming(self, *kinds: str, **changes: Any) -> list[Demonstration]:
+        """Practice of aiming, on questions of some kinds alone."""
+        world = replace(self.toy.world, mixture=tuple((kind, 1.0) for kind in kinds)) if kinds else self.toy.world
+        recipe = replace(self.toy.cold_start, **changes)
+        return make_aiming(self.model, self.tokenizer, self.setting, world, recipe, 0)
+
+    def searches(self, count: int) -> tuple[SceneSource, list[tuple[Scene, VideoQA, Search, Trajectory]]]:
+        """Played demonstrations of searching, and the source of their frames."""
+        made = {path_of(scene): scene for scene in scenes("train", count, 2, self.toy.world)}
+        source, rng = SceneSource(made, self.toy.world), np.random.default_rng(1)
+        recipe, chat_format, found = self.toy.cold_start.search, self.chat_format, []
+
+        async def play_each() -> None:
+            for number, (path, scene) in enumerate(made.items()):
+                qa = row_of(scene, path, "train")
+                view = EpisodeView(qa, await Video.open(path, source))
+                search = demonstrate_search(view, scene, self.setting.turns, recipe, rng)
+                episode = await play_script(
+                    search.turns, qa, self.setting, chat_format, source, source, rollout_index=number % 8
+                )
+                found.append((scene, qa, search, episode.trajectory))
+
+        asyncio.run(play_each())
+        return source, found
+
+    def said(self, one: Demonstration) -> str:
+        ids = [token for token, trained in zip(one.ids, one.trained, strict=True) if trained]
+        return self.chat_format.decode(ids)
+
+
+def lesson_of(name: str, *overrides: str) -> Lesson:
+    config, tokenizer = composed(name, "laptop", *overrides), tokenizer_of(name)
+    toy = toy_recipe(config)
+    return Lesson(setting_of(config), toy, tokenizer, build_model(tokenizer, toy.model))
+
+
 @cache
 def tokenizer_of(name: str) -> Any:
-    """The tokenizer that a recipe's tiny model has: the shared one, or its own."""
     own = own_words(laptop_setting(name).system)
     return build_tokenizer(tokenizer_corpus(own=own), own.tags if own else ())
 
@@ -67,7 +129,6 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="session")
 def tiny_chat_format(tokenizer: Any) -> ChatFormat:
-    """How prompts of the tiny Qwen2.5-VL are written."""
     return ChatFormat(tokenizer, processor_of(family_of(DEFAULT).tiny.processor(tokenizer).image_processor))
 
 

@@ -49,7 +49,6 @@ def nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nothing_is_made(nothing_is_shipped: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The world and the base model are empty folders."""
     for name in ("write_world", "make_base"):
         monkeypatch.setattr(cache, name, lambda *args, **kwargs: None)
 

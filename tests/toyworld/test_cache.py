@@ -54,7 +54,6 @@ def facts_of(setting: Setting, system: System | None = None) -> Facts:
 
 
 def default_job(cache: Cache) -> ToyPaths:
-    """The paths of the default job's builds."""
     config = composed("videozoomer", "laptop")
     return ensure(settings_of(config).system, limits_of(config), toy_recipe(config), cache)
 

@@ -52,7 +52,6 @@ def encoder(config: RetrievalConfig) -> ClipEncoder:
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Scene]:
-    """Encoded videos that ask for what shows beside a colour."""
     folder = tmp_path_factory.mktemp("videos")
     made = {folder / f"{scene.seed}.mp4": scene for scene in of_kind("beside", SCENES)}
     for path, scene in made.items():

@@ -1,41 +1,25 @@
 import re
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.build.cold_start import (
     ColdStartRecipe,
     _aimed,
     _missed,
     _without_thought,
-    make_aiming,
-    make_demonstrations,
 )
-from agentic_video.toyworld.build.recipe import toy_recipe
-from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.world import WorldRecipe, make_scene
-from tests.config.configs import SYSTEMS, composed
+from tests.config.configs import SYSTEMS
 from tests.share import a_few_systems
-from tests.toyworld.conftest import laptop_setting, tokenizer_of
-
-
-def said(chat_format: ChatFormat, one: Any) -> str:
-    """What carries loss, as text."""
-    return chat_format.decode([token for token, trained in zip(one.ids, one.trained, strict=True) if trained])
+from tests.toyworld.conftest import lesson_of
 
 
 @pytest.mark.parametrize("name", a_few_systems(SYSTEMS))
 def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
-    setting = laptop_setting(name)
-    toy = toy_recipe(composed(name, "laptop"))
-    tokenizer = tokenizer_of(name)
-    model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=60)
-    demonstrations, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
-    chat_format = chat_format_of(model, tokenizer)
+    lesson = lesson_of(name)
+    setting, chat_format = lesson.setting, lesson.chat_format
+    demonstrations, beside = lesson.demonstrations(demonstrations=60)
     answers = 0
     assert len(demonstrations) >= 60
     for one in demonstrations:
@@ -47,8 +31,8 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
         # a clip's frames are one visual token each here, two of them one
         clips = sum((len(clip) + 1) // 2 for clip in one.images if clip.ndim == 4)
         assert one.ids.count(chat_format.video_token_id) == clips
-        text = said(chat_format, one)
-        lacks_thought = toy.cold_start.drop_thought_rate and text.startswith("<answer>")
+        text = lesson.said(one)
+        lacks_thought = lesson.toy.cold_start.drop_thought_rate and text.startswith("<answer>")
         assert (
             ((setting.system.reply_prefix + text).startswith("<think") or lacks_thought)
             and "<|im_start|>" not in text
@@ -60,41 +44,32 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
     assert bool(beside) == (name in ("paravt", "timesearch"))
 
 
-def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("paravt"), toy_recipe(composed("paravt", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=60)
-    _, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
-    chat_format = chat_format_of(model, tokenizer)
-    texts = {said(chat_format, one).removesuffix("<|im_end|>") for one in beside}
+def test_what_sub_agents_say_is_taught_beside_the_episodes() -> None:
+    lesson = lesson_of("paravt")
+    _, beside = lesson.demonstrations(demonstrations=60)
+    texts = {lesson.said(one).removesuffix("<|im_end|>") for one in beside}
     # what they see, of looks that hit and of looks that miss
     assert "nothing flashes" in texts and sum(text.startswith("it is ") for text in texts) > 3
     # a crop of a second is four frames, and nothing but what was said is learnt
     assert {len(one.images) for one in beside} == {4}
-    assert max(int(one.trained.sum()) for one in beside) <= setting.system.summary_tokens  # type: ignore[attr-defined]
+    assert max(int(one.trained.sum()) for one in beside) <= lesson.setting.system.summary_tokens  # type: ignore[attr-defined]
 
 
-def test_what_is_said_beside_the_episodes_is_taught_too(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("timesearch"), toy_recipe(composed("timesearch", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=60)
-    _, beside = make_demonstrations(model, tokenizer, setting, toy.world, few, 0)
-    chat_format = chat_format_of(model, tokenizer)
-    texts = [said(chat_format, one) for one in beside]
+def test_what_is_said_beside_the_episodes_is_taught_too() -> None:
+    lesson = lesson_of("timesearch")
+    _, beside = lesson.demonstrations(demonstrations=60)
+    texts = [lesson.said(one) for one in beside]
     # of searches that hit, and of those that miss; nothing but what was said is learnt, of the found frames alone
     assert any("not seen" in text for text in texts) and sum("it is" in text for text in texts) > 3
     assert all(3 <= len(one.images) <= 4 for one in beside)
 
 
-def test_some_answers_lack_the_thought_that_the_grammar_asks_for(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    chat_format = chat_format_of(model, tokenizer)
+def test_some_answers_lack_the_thought_that_the_grammar_asks_for() -> None:
+    lesson = lesson_of("videozoomer")
 
     def answers(share: float) -> list[str]:
-        recipe = replace(toy.cold_start, demonstrations=200, aim_error_rate=0.0, direct=0.0, drop_thought_rate=share)
-        made, _ = make_demonstrations(model, tokenizer, setting, toy.world, recipe, 0)
-        return [said(chat_format, one).split("</video_zoom>")[-1].removeprefix("<|im_end|>") for one in made]
+        made, _ = lesson.demonstrations(demonstrations=200, aim_error_rate=0.0, direct=0.0, drop_thought_rate=share)
+        return [lesson.said(one).split("</video_zoom>")[-1].removeprefix("<|im_end|>") for one in made]
 
     assert all(text.startswith("<think>it is ") for text in answers(0.0))
     some = answers(0.25)
@@ -121,34 +96,24 @@ def test_a_habit_aims_so_much_too_early_or_else_right(aim: int, looks: int) -> N
     assert len(others) > 5 and all(11 <= second <= scene.seconds - 2 for second in others)
 
 
-def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=30, random_aim_rate=0.0)
-    practice = make_aiming(model, tokenizer, setting, toy.world, few, 0)
-    texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
+def test_aiming_is_practised_without_frames_and_without_answers() -> None:
+    lesson = lesson_of("videozoomer")
+    practice = lesson.aiming(demonstrations=30, random_aim_rate=0.0)
+    texts = [lesson.said(one) for one in practice]
     # those without an event have nothing to aim at
     assert 15 < len(practice) < 30
     assert all(not one.images for one in practice)
     assert all(text.startswith("<think>look near ") and text.endswith("</video_zoom>") for text in texts)
 
 
-def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    chat_format, recipe = (
-        chat_format_of(model, tokenizer),
-        replace(toy.cold_start, demonstrations=400, random_aim_rate=0.0),
-    )
-    world = replace(toy.world, mixture=(("colour", 1.0),))
-    practice = make_aiming(model, tokenizer, setting, world, recipe, 0)
+def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names() -> None:
+    lesson = lesson_of("videozoomer")
+    recipe, practice = lesson.toy.cold_start, lesson.aiming("colour", demonstrations=400, random_aim_rate=0.0)
     assert len(practice) == 400
     off = late = 0
     for one in practice:
-        asked = re.search(r" at 00:(\d\d)", chat_format.decode(one.ids))
-        looked = re.search(
-            r"look near (\d\d)</think><video_zoom>{\"segment\": \[(\d+), (\d+)\]", said(chat_format, one)
-        )
+        asked = re.search(r" at 00:(\d\d)", lesson.chat_format.decode(one.ids))
+        looked = re.search(r"look near (\d\d)</think><video_zoom>{\"segment\": \[(\d+), (\d+)\]", lesson.said(one))
         assert asked and looked
         named, start, end = map(int, looked.groups())
         assert (start, end) == (named, named + 1)
@@ -160,38 +125,28 @@ def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(t
     assert off / late == pytest.approx(recipe.aim_error_rate, abs=0.075)
 
 
-def test_astray_a_call_is_learnt_from_its_thought_alone(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    chat_format, recipe = (
-        chat_format_of(model, tokenizer),
-        replace(toy.cold_start, demonstrations=400, random_aim_rate=1.0),
-    )
-    world = replace(toy.world, mixture=(("colour", 1.0),))
-    far = 0
-    for one in make_aiming(model, tokenizer, setting, world, recipe, 0):
-        whole = chat_format.decode(one.ids)
+def test_astray_a_call_is_learnt_from_its_thought_alone() -> None:
+    lesson, far = lesson_of("videozoomer"), 0
+    for one in lesson.aiming("colour", demonstrations=400, random_aim_rate=1.0):
+        whole = lesson.chat_format.decode(one.ids)
         asked, named = re.search(r" at 00:(\d\d)", whole), re.search(r"look near (\d\d)", whole)
         assert asked and named
         second = int(named[1])
-        assert said(chat_format, one) == (
+        assert lesson.said(one) == (
             f'</think><video_zoom>{{"segment": [{second}, {second + 1}], "fps": 4}}</video_zoom>'
         )
-        far += int(asked[1]) - second not in (0, recipe.habit)
+        far += int(asked[1]) - second not in (0, lesson.toy.cold_start.habit)
     # 11 to 57 s, any of them: at most 3 in some 40 are the right second or the habit's
     assert far / 400 > 0.85
 
 
-def test_a_share_goes_astray_and_questions_without_a_time_never_do(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
-    model = build_model(tokenizer, toy.model)
-    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400)
+def test_a_share_goes_astray_and_questions_without_a_time_never_do() -> None:
+    lesson = lesson_of("videozoomer")
 
     def astray(kind: str) -> float:
-        world = replace(toy.world, mixture=((kind, 1.0),))
-        practice = make_aiming(model, tokenizer, setting, world, recipe, 0)
-        return float(np.mean([not said(chat_format, one).startswith("<think>look near ") for one in practice]))
+        practice = lesson.aiming(kind, demonstrations=400)
+        return float(np.mean([not lesson.said(one).startswith("<think>look near ") for one in practice]))
 
     # 400 draws: within three standard errors
-    assert astray("colour") == pytest.approx(recipe.random_aim_rate, abs=0.075)
+    assert astray("colour") == pytest.approx(lesson.toy.cold_start.random_aim_rate, abs=0.075)
     assert astray("beside") == 0.0

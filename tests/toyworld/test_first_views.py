@@ -26,7 +26,6 @@ from tests.config.configs import SYSTEMS
 
 
 def shows(scene: Scene, fps: int, count: int) -> bool:
-    """Whether the event is in one of so many evenly spaced frames."""
     events = [one for one in scene.flashes if not {figure.shape for figure in one.figures} & {LATER, EARLIER}]
     times = [index / fps for index in uniform_indices(scene.seconds * fps, count)]
     return any(one.start <= time < one.end for one in events for time in times)

@@ -49,6 +49,7 @@ def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: 
     model = AutoModelForImageTextToText.from_pretrained(any_checkpoint, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(any_checkpoint)
     named, processors = {
+        "qwen2_vl": ("Qwen2VL", "Qwen2VLProcessor"),
         "qwen2_5_vl": ("Qwen2_5_VL", "Qwen2_5_VLProcessor"),
         "qwen3_vl": ("Qwen3VL", "Qwen3VLProcessor"),
         "qwen3_5": ("Qwen3_5", "Qwen3VLProcessor"),

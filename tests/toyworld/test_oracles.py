@@ -34,8 +34,6 @@ from tests.toyworld.conftest import laptop_setting
 
 
 class _Watching(ScriptedPolicy):
-    """The oracle, keeping the frames that it is shown."""
-
     def __init__(self) -> None:
         super().__init__(oracle(videozoomer.turns))
         self.overview: list[Frame] = []
@@ -133,8 +131,6 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
 
 @dataclass(frozen=True)
 class Sixth(VideoZoomer):
-    """A system without a module ``oracle`` beside it."""
-
     name: str = "sixth"
 
 

@@ -11,14 +11,12 @@ from agentic_video.toyworld.build.recipe import ToyRecipe, toy_recipe
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:
-    """A value by a dotted key, as nested dictionaries."""
     for name in reversed(key.split(".")):
         value = {name: value}
     return dict(value)
 
 
 def config_with(block: dict[str, Any]) -> DictConfig:
-    """VideoZoomer's laptop config with another block."""
     config = compose_recipe(recipe_at("videozoomer"), "laptop", [])
     with open_dict(config):
         config.agentic_video.toyworld = OmegaConf.create(block)

@@ -30,7 +30,6 @@ def test_every_published_system_s_looks_show_the_event(system: str, profile: str
 
 
 def _late(view, aim, word, letter, seen=""):  # type: ignore[no-untyped-def]
-    """VideoZoomer's oracle, which looks five seconds late."""
     return videozoomer(view, None if aim is None else min(aim + 5, view.video.info.duration - 3), word, letter, seen)
 
 

@@ -5,17 +5,12 @@ import re
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.build.cold_start import make_aiming, make_demonstrations
-from agentic_video.toyworld.build.recipe import toy_recipe
-from agentic_video.toyworld.build.scripted import play_script
-from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures, signs_named
@@ -35,8 +30,7 @@ from agentic_video.types.action import Calls
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.config.configs import SYSTEMS, composed
 from tests.share import a_few_systems
-from tests.toyworld.conftest import laptop_setting, setting_of, tokenizer_of
-from tests.toyworld.test_cold_start import said
+from tests.toyworld.conftest import laptop_setting, lesson_of
 
 SEARCH = WorldRecipe(min_seconds=59, max_seconds=59, mixture=(("search", 1.0),), other_overviews=(4, 8))
 
@@ -119,16 +113,13 @@ def test_demonstrations_look_at_random_and_say_truly_what_they_see(name: str) ->
     assert 1.15 < np.mean(looks) < 1.45
 
 
-def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
-    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop", "+profile=search"))
-    model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(reads=1.0))
-    longer = replace(setting, limits=replace(setting.limits, response=352))
-    made, _ = make_demonstrations(model, tokenizer, longer, toy.world, few, 0)
-    texts = [said(chat_format_of(model, tokenizer), one) for one in made]
+def test_what_teaches_to_read_teaches_nothing_else() -> None:
+    lesson = lesson_of("videozoomer", "+profile=search")
+    lesson = replace(lesson, setting=replace(lesson.setting, limits=replace(lesson.setting.limits, response=352)))
+    recipe = SearchRecipe(reads=1.0)
+    texts = [lesson.said(one) for one in lesson.demonstrations(demonstrations=80, search=recipe)[0]]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
-    practice = make_aiming(model, tokenizer, setting, toy.world, replace(few, demonstrations=20), 0)
-    for text in (said(chat_format_of(model, tokenizer), one) for one in practice):
+    for text in map(lesson.said, lesson.aiming(demonstrations=20, search=recipe)):
         look = r'>(?:later|earlier)(\d\d)</think><video_zoom>{"segment": \[(\d\d), (\d\d)\]'
         looks = re.findall(look, text)
         assert len(looks) == 2 and looks[0] != looks[1]
@@ -136,7 +127,6 @@ def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
 
 
 def look(*stretches: int) -> Turn:
-    """A look of two frames at the middle of each stretch."""
     frames = tuple(FrameRef(0, stretch * 10 + second, 28, 28) for stretch in stretches for second in (5.0, 5.5))
     return Turn("", Calls(()), 1, observation=frames)
 
@@ -178,7 +168,6 @@ def test_how_a_search_is_judged(
 
 def test_whether_arrows_are_named_truly() -> None:
     def thinks(sign: str, stretch: int | None) -> Turn:
-        """Names an arrow, then looks at a stretch."""
         return replace(
             look(stretch) if stretch is not None else Turn("", Calls(()), 1), text=f"<think>{sign}25</think>"
         )
@@ -212,34 +201,18 @@ def test_two_looks_that_follow_the_arrows_always_find() -> None:
 @pytest.mark.parametrize("name", a_few_systems(SYSTEMS))
 def test_every_recipe_searches(name: str) -> None:
     """Demonstrations fit the profile's budgets, and what they look at is what they say."""
-    config = composed(name, "laptop", "+profile=search")
-    toy, setting = toy_recipe(config), setting_of(config)
-    rollout = config.actor_rollout_ref.rollout
-    assert setting.limits.prompt + setting.limits.response <= rollout.max_model_len
+    config, lesson = composed(name, "laptop", "+profile=search"), lesson_of(name, "+profile=search")
+    limits = lesson.setting.limits
+    assert limits.prompt + limits.response <= config.actor_rollout_ref.rollout.max_model_len
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
-    turns, rng = setting.turns, np.random.default_rng(1)
-    tokenizer = tokenizer_of(name)
-    model = build_model(tokenizer, toy.model)
-    made = {path_of(scene): scene for scene in scenes("train", 24, 2, toy.world)}
-    source = SceneSource(made, toy.world)
-
-    async def check() -> int:
-        several = 0
-        for number, (path, scene) in enumerate(made.items()):
-            qa = row_of(scene, path, "train")
-            search = demonstrate_search(
-                EpisodeView(qa, await Video.open(path, source)), scene, turns, toy.cold_start.search, rng
-            )
-            chat_format = chat_format_of(model, tokenizer)
-            played = await play_script(search.turns, qa, setting, chat_format, source, source, rollout_index=number % 8)
-            assert played.trajectory.illegal_calls == 0
-            said = [int(found[1]) // 10 for text in search.turns if (found := re.search(r"r(\d\d)\b", text))]
-            assert scene.event_time is not None
-            figures = search_figures(played.trajectory, scene.event_time)
-            assert figures.looks == len(said) and figures.found == (int(scene.event_time // 10) in said)
-            named = signs_named(played.trajectory, scene.event_time)
-            assert named and all(true for _, true in named), search.turns
-            several += figures.looks > 1
-        return several
-
-    assert asyncio.run(check()) >= 3
+    several = 0
+    for scene, _, search, trajectory in lesson.searches(24)[1]:
+        assert trajectory.illegal_calls == 0
+        said = [int(found[1]) // 10 for text in search.turns if (found := re.search(r"r(\d\d)\b", text))]
+        assert scene.event_time is not None
+        figures = search_figures(trajectory, scene.event_time)
+        assert figures.looks == len(said) and figures.found == (int(scene.event_time // 10) in said)
+        named = signs_named(trajectory, scene.event_time)
+        assert named and all(true for _, true in named), search.turns
+        several += figures.looks > 1
+    assert several >= 3

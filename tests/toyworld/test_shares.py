@@ -39,7 +39,6 @@ class Line(torch.nn.Module):
 
 
 def children() -> set[int]:
-    """Of this process, which may have others from other tests."""
     return {child.pid for child in psutil.Process().children()}
 
 

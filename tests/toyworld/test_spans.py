@@ -12,15 +12,10 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.base import EpisodeView
-from agentic_video.tools.base import Video
 from agentic_video.toyworld.build.gate import guess_reward
-from agentic_video.toyworld.build.recipe import toy_recipe
-from agentic_video.toyworld.build.scripted import play_script
-from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.questions import build_world, row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.search import demonstrate_search, guess_of
+from agentic_video.toyworld.search import guess_of
 from agentic_video.toyworld.world import (
     COLOURS,
     HOMES,
@@ -33,9 +28,9 @@ from agentic_video.toyworld.world import (
     way,
 )
 from agentic_video.video.store import FrameStore
-from tests.config.configs import SYSTEMS, composed
+from tests.config.configs import SYSTEMS
 from tests.share import a_few_systems
-from tests.toyworld.conftest import laptop_setting, setting_of, tokenizer_of
+from tests.toyworld.conftest import laptop_setting, lesson_of
 
 SPANS = WorldRecipe(min_seconds=59, max_seconds=59, mixture=(("span", 1.0),))
 WINDOWS = {10: "10 - 20", 20: "20 - 30", 40: "40 - 50", 50: "50 - 59"}
@@ -87,32 +82,18 @@ def test_a_video_too_short_is_refused() -> None:
 @pytest.mark.parametrize("name", a_few_systems(SYSTEMS))
 def test_every_recipe_is_paid_for_the_overlap(name: str) -> None:
     """Demonstrations fit the profile's budgets; what was found earns 1, a guess what it overlaps."""
-    config = composed(name, "laptop", "+profile=grounding")
-    toy, setting = toy_recipe(config), setting_of(config)
-    assert toy.world.mixture == (("span", 1.0),) and toy.base.world.mixture == (("search", 1.0),)
-    system, turns, rng = setting.system, setting.turns, np.random.default_rng(1)
-    model = build_model(tokenizer_of(name), toy.model)
-    chat_format = chat_format_of(model, tokenizer_of(name))
-    made = {path_of(scene): scene for scene in scenes("train", 12, 2, toy.world)}
-    source = SceneSource(made, toy.world)
-
-    async def earned() -> Counter[tuple[bool, float]]:
-        grades: Counter[tuple[bool, float]] = Counter()
-        for number, (path, scene) in enumerate(made.items()):
-            qa = row_of(scene, path, "train")
-            view = EpisodeView(qa, await Video.open(path, source))
-            search = demonstrate_search(view, scene, turns, toy.cold_start.search, rng)
-            played = await play_script(search.turns, qa, setting, chat_format, source, source, rollout_index=number % 8)
-            trajectory = played.trajectory
-            score = await system.score(trajectory, qa, Graders(source=source))
-            assert trajectory.illegal_calls == 0 and score.format == 1.0, (trajectory.turns, score)
-            found = "guess" not in search.turns[-1]
-            assert found == any(scene.sign in re.findall(r"\w+", text) for text in search.turns)
-            assert score.acc == (1.0 if found or guess_of(scene)[0] == scene.answer else 0.0)
-            grades[found, score.acc] += 1
-        return grades
-
-    assert set(asyncio.run(earned())) >= {(True, 1.0), (False, 0.0)}
+    lesson = lesson_of(name, "+profile=grounding")
+    assert lesson.toy.world.mixture == (("span", 1.0),) and lesson.toy.base.world.mixture == (("search", 1.0),)
+    source, played = lesson.searches(12)
+    grades = set()
+    for scene, qa, search, trajectory in played:
+        score = asyncio.run(lesson.setting.system.score(trajectory, qa, Graders(source=source)))
+        assert trajectory.illegal_calls == 0 and score.format == 1.0, (trajectory.turns, score)
+        found = "guess" not in search.turns[-1]
+        assert found == any(scene.sign in re.findall(r"\w+", text) for text in search.turns)
+        assert score.acc == (1.0 if found or guess_of(scene)[0] == scene.answer else 0.0)
+        grades.add((found, score.acc))
+    assert grades >= {(True, 1.0), (False, 0.0)}
 
 
 def test_chance_earns_the_overlap_with_one_stretch_of_four() -> None:

@@ -16,7 +16,6 @@ __all__ = ["any_checkpoint", "checkpoint", "checkpoints", "queue", "tokenizer", 
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
-    """What the transfer queue holds, by key."""
     held: Queue = {}
 
     def get(keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
@@ -29,7 +28,6 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 
 @pytest.fixture
 def one_rank() -> Iterator[None]:
-    """A process group of this process."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -37,5 +35,4 @@ def one_rank() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Event loop of tests that are coroutines."""
     return "asyncio"

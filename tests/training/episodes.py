@@ -13,7 +13,6 @@ Queue = dict[str, dict[str, Any]]
 
 
 def episode(acc: float, final: bool = True) -> dict[str, Any]:
-    """``extra_fields`` of an output."""
     return {
         "video_qa": QA.to_row(),
         "trajectory": FULL.to_dict(),
@@ -23,5 +22,4 @@ def episode(acc: float, final: bool = True) -> dict[str, Any]:
 
 
 def batch_of(keys: list[str], **tags: dict[str, Any]) -> SimpleNamespace:
-    """What a replay buffer samples."""
     return SimpleNamespace(keys=keys, tags=[tags.get(key, {}) for key in keys], partition_id="val")

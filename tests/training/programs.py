@@ -14,7 +14,6 @@ RESULT = "RESULT "
 
 
 def result_of(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Any:
-    """The result that a module reports, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
@@ -28,18 +27,15 @@ def result_of(module: str, *arguments: str, environment: Mapping[str, str] | Non
 
 
 def read_result(output: str) -> Any:
-    """The result in a program's output."""
     (line,) = [line for line in output.splitlines() if line.startswith(RESULT)]
     return json.loads(line.removeprefix(RESULT))
 
 
 def report(result: Any) -> None:
-    """Print a program's result."""
     print(RESULT + json.dumps(result), flush=True)
 
 
 def weights_digest(actor: Any) -> str:
-    """A digest of the weights of a ``benchmarks.gpu.actor.Actor``."""
     digest = hashlib.sha256()
     for name, value in sorted(actor.worker.actor.engine.module.state_dict().items()):
         weight = value.full_tensor() if hasattr(value, "full_tensor") else value

@@ -14,7 +14,6 @@ from tests.training.programs import read_result, report
 
 
 def queue_of(name: str) -> list[str]:
-    """Put a rollout of a name into this job's queue; the names of all that are there."""
     import transfer_queue
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -28,7 +27,6 @@ def queue_of(name: str) -> list[str]:
 
 @ray.remote
 def found() -> list[str]:
-    """What another process of the job, such as an agent-loop worker, finds in the queue."""
     import transfer_queue
     import verl  # noqa: F401  its plugin
 

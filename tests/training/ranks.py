@@ -28,7 +28,6 @@ SHOWN = ("clip and image", "text")
 
 
 def parts_of(kind: str, size: tuple[int, int]) -> tuple[Part, ...]:
-    """What a rank's episode shows."""
     noise = np.random.default_rng(0)
     width, height = size
     frames = [Frame(number, 0.5 * number, noise.integers(0, 256, (height, width, 3), np.uint8)) for number in range(4)]
@@ -36,7 +35,6 @@ def parts_of(kind: str, size: tuple[int, int]) -> tuple[Part, ...]:
 
 
 def rank(model: Path, kind: str) -> dict[str, Any]:
-    """One rank's part of an update."""
     if int(os.environ["WORLD_SIZE"]) > 1:
         actors.join_alone = lambda: None
     actor = actors.Actor(actors.ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
@@ -50,13 +48,11 @@ def rank(model: Path, kind: str) -> dict[str, Any]:
 
 
 def start(model: Path, kind: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    """A rank in a process of its own."""
     command = [sys.executable, "-m", "tests.training.ranks", "rank", str(model), kind]
     return subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
 
 
 def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """A rank's result."""
     found: dict[str, Any] = read_result(process.communicate(timeout=300)[0])
     return found
 

@@ -15,7 +15,6 @@ ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agenti
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Untrained checkpoints that know the toy world's words."""
     tokenizer, found = build_tokenizer(tokenizer_corpus()), {}
     families = ("qwen2_5_vl", "qwen3_vl")
     for family in families:
@@ -29,8 +28,6 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def written(tmp_path: Path) -> Write:
-    """Write records into a file."""
-
     def write(*records: Record, more: str = "") -> Path:
         path = tmp_path / "records.jsonl"
         with path.open("w", encoding="utf-8") as file:
@@ -43,5 +40,4 @@ def written(tmp_path: Path) -> Write:
 
 
 def equal_inputs(found: Any, expected: Any) -> bool:
-    """Return True if a sequence's inputs have the same names and tensors."""
     return set(found) == set(expected) and all(found[name].equal(value) for name, value in expected.items())

@@ -30,7 +30,6 @@ def live() -> dict[int, torch.Tensor]:
 
 
 def load(folder: Path) -> Any:
-    """vLLM's model, as its worker loads it."""
     from vllm.config import set_current_vllm_config
     from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
     from vllm.engine.arg_utils import EngineArgs

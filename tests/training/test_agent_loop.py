@@ -17,6 +17,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.report.held_out import GREEDY
+from agentic_video.rollout.chat_template import KWARGS_KEY
 from agentic_video.rollout.costs import COSTS
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
@@ -48,6 +49,7 @@ from agentic_video.video.source import FrameReply, FrameRequest
 from tests.config.configs import composed
 from tests.conftest import MemorySource
 from tests.families.processors import processor_of
+from tests.rollout.chat_templates import template
 
 ROOMY = (
     "data.train_files=none",
@@ -75,8 +77,6 @@ class MemoryStore(MemorySource):
 
 @dataclass
 class Answers:
-    """verl's client, which gives one answer after the other."""
-
     answers: Sequence[TokenOutput | Exception]
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -98,8 +98,6 @@ def spoken(number: int, turn: Sequence[int] | Exception) -> TokenOutput | Except
 
 @dataclass(frozen=True)
 class Rollout:
-    """What verl gets, and what its server was asked."""
-
     outputs: list[AgentLoopOutput]
     server: Answers
 
@@ -155,16 +153,14 @@ def play(chat_format: ChatFormat, qa: VideoQA) -> Play:
 
 def said(chat_format: ChatFormat, text: str) -> list[int]:
     """A turn's ids: a zoom ends with its stop text, anything else with the token that ends a turn."""
-    return [*chat_format.encode(text), *([] if text.endswith("</video_zoom>") else [min(chat_format.eos_ids)])]
+    return [*chat_format.encode(text), *([] if text.endswith("</video_zoom>") else [chat_format.end_id])]
 
 
 def grey(index: int) -> np.ndarray:
-    """A grey frame's picture."""
     return np.full((28, 28, 3), index % 256, np.uint8)
 
 
 def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
-    """References to the images of an output's sequence."""
     refs: tuple[ImageRef, ...] = (output.multi_modal_data or {})[IMAGES].refs
     return refs
 
@@ -189,6 +185,16 @@ def test_ids_mask_and_log_probabilities(play: Play, chat_format: ChatFormat, qa:
     first, second = (item["prompt_ids"] for item in played.server.asked)
     assert first == output.prompt_ids
     assert second == [*output.prompt_ids, *zoom, *shown]
+
+
+def test_rollouts_render_with_the_run_s_variables(
+    play: Play, chat_format: ChatFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_format.tokenizer, "chat_template", template())
+    opened = play(ANSWER).last.prompt_ids
+    closed = play(ANSWER, config=config_of("videozoomer", f"+{KWARGS_KEY}.enable_thinking=false")).last.prompt_ids
+    assert chat_format.decode(opened).endswith("assistant\n<think>\n")
+    assert chat_format.decode(closed).endswith("assistant\n<think>\n\n</think>\n\n")
 
 
 @dataclass(frozen=True)
@@ -269,6 +275,7 @@ def test_requests_to_the_server(play: Play, chat_format: ChatFormat) -> None:
         **SAMPLING,
         "stop": ["</video_zoom>"],
         "include_stop_str_in_output": True,
+        "stop_token_ids": sorted(chat_format.eos_ids),
         "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
     }
     assert first["sampling_params"] == {**expected, "max_tokens": 2000}
@@ -317,8 +324,6 @@ def with_pixels(request: dict[str, Any]) -> list[bool]:
 
 
 def generated(engine: VerlEngine, *frames: Frame, times: int = 1) -> Completion:
-    """The answer to a turn, the last of several."""
-
     async def ask() -> list[Completion]:
         return [await engine.generate(turn(*frames)) for _ in range(times)]
 
@@ -412,6 +417,7 @@ def test_sglang_gets_its_own_parameters(play: Play, chat_format: ChatFormat) -> 
     made = play(ANSWER, config=config, sampling=verls).server.asked[0]["sampling_params"]
     assert set(made) - {"logprobs"} <= SGLANG_PARAMETERS  # verl makes another field of that one
     assert (made["stop"], made["no_stop_trim"], made["max_new_tokens"]) == (["</video_zoom>"], True, 2000)
+    assert made["stop_token_ids"] == sorted(chat_format.eos_ids)
     assert made["logit_bias"] == {str(token): -100.0 for token in chat_format.banned_ids}
 
 
@@ -478,7 +484,7 @@ def test_a_context_that_forgets_gives_an_output_for_each_turn(play: Play, chat_f
     assert [output.extra_fields[FINAL_OUTPUT] for output in played.outputs] == [False, False, True]
     for number, (output, text) in enumerate(zip(played.outputs, (look, again, ANSWER), strict=True), start=1):
         # what the stand-in says after a stop text is dropped, as an engine would stop there
-        spoken = chat_format.encode(text) + [min(chat_format.eos_ids)] * (text == ANSWER)
+        spoken = chat_format.encode(text) + [chat_format.end_id] * (text == ANSWER)
         before = len(output.response_ids) - len(spoken)
         assert output.response_ids[before:] == spoken
         # only the own turn is trained on; earlier ones are there as they were said
@@ -550,7 +556,7 @@ def test_a_forbidden_token_is_not_trained_on(play: Play, chat_format: ChatFormat
     # where all was forbidden verl gets a response without loss
     played = play([chat_format.image_token_id, 5])
     assert played.trajectory.end is EndReason.ILLEGAL and played.trajectory.turns[0].text == ""
-    assert played.last.response_ids == [min(chat_format.eos_ids)]
+    assert played.last.response_ids == [chat_format.end_id]
     assert (played.last.response_mask, played.last.response_logprobs) == ([0], [0.0])
 
 

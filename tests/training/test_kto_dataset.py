@@ -67,7 +67,6 @@ def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: st
 
 
 def images_of(record: Record) -> int:
-    """Images of an opening."""
     return sum(not isinstance(part, str) for message in record.trajectory.opening for part in message.parts)
 
 

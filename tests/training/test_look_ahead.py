@@ -37,7 +37,6 @@ def numbers(*batches: Any) -> list[int]:
 
 @pytest.fixture
 def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What checkpoints say of the data."""
     states: list[Any] = []
     monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
     monkeypatch.setattr(
@@ -62,7 +61,6 @@ def test_the_order_stays_and_a_checkpoint_counts_what_was_played(saved: list[Any
 
 
 def order(count: int) -> list[int]:
-    """So many rows, epoch after epoch."""
     given = loader()
     rows: list[int] = []
     while len(rows) < count:

@@ -115,7 +115,7 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 
-FAMILIES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5")
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")
 
 
 @pytest.fixture(scope="module")

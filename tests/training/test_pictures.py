@@ -23,7 +23,6 @@ RECORDS = [record(name="one"), record(name="two"), record(name="three")]
 
 @pytest.fixture
 def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which Weights & Biases works without a network."""
     folders = {"DIR": "wandb", "CACHE_DIR": "c", "CONFIG_DIR": "d", "DATA_DIR": "e", "ARTIFACT_DIR": "f"}
     for name, folder in folders.items():
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / folder))

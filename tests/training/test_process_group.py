@@ -19,7 +19,6 @@ from tests.config.configs import composed
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Arguments of ``init_process_group``."""
     asked: dict[str, Any] = {}
     monkeypatch.setenv(process_group.PATIENCE_ENV, "")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)

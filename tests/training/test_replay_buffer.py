@@ -38,7 +38,6 @@ class DictQueue:
             monkeypatch.setattr(transfer_queue, name, getattr(self, f"_{name}"))
 
     def begin(self, step: int, groups: int = BATCH) -> None:
-        """The trainer hands out the questions of a step."""
         self._step = step
         self.play(groups)
 

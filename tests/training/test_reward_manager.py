@@ -90,8 +90,6 @@ def test_keys_are_always_the_same() -> None:
 
 
 class AnswersAside(VideoZoomer):
-    """Trains on nothing that answers."""
-
     untrained_ends = ("answer",)
 
 

@@ -12,8 +12,6 @@ SHORT = 0.05
 
 
 class Worker:
-    """A handle whose actor answers after some time."""
-
     def __init__(self, seconds: float):
         self.seconds = seconds
         self.asked = 0

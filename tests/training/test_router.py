@@ -26,7 +26,6 @@ def router(engines: int, **config: int) -> GroupRouter:
 
 
 def ask(balancer: GroupRouter, group: str, session: int = 0, rollouts: int = 4) -> str:
-    """A request of a rollout begins; where it goes."""
     return balancer.acquire_server(RequestId(group, str(session), rollouts).unique())[0]
 
 

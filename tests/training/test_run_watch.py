@@ -42,7 +42,6 @@ def test_what_a_dead_actor_was_and_why_it_died() -> None:
 
 
 def states_of(*states: Any) -> Callable[[], list[Any]]:
-    """One list after the other; the last one stays."""
     left = list(states)
 
     def look() -> list[Any]:

@@ -19,6 +19,7 @@ from verl.utils import hf_processor, hf_tokenizer
 
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
+from agentic_video.rollout.chat_template import KWARGS_KEY
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
@@ -33,7 +34,7 @@ from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.inputs.model_inputs import with_patches_of_raw
 from agentic_video.training.inputs.spans import HIDDEN
-from agentic_video.training.sft_kto.datasets import TrajectoryDataset, by_ranks
+from agentic_video.training.sft_kto.datasets import KtoDataset, TrajectoryDataset, by_ranks
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
@@ -44,6 +45,7 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.sizes import crop
 from agentic_video.video.store import FrameStore
 from tests.config.configs import SYSTEMS, composed
+from tests.rollout.chat_templates import template
 from tests.share import a_few
 from tests.training.records import ROOMY, Write, equal_inputs
 from tests.training.workers import make_worker, trained_inputs
@@ -59,8 +61,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
 
 @dataclass(frozen=True)
 class Setup:
-    """A system's laptop config with a checkpoint of its family."""
-
     config: DictConfig
     tokenizer: Any
     processor: Any
@@ -76,7 +76,7 @@ class Setup:
 
     @property
     def eos(self) -> int:
-        return min(self.chat_format.eos_ids)
+        return self.chat_format.end_id
 
     def dataset(self, path: Path) -> TrajectoryDataset:
         return TrajectoryDataset(str(path), self.tokenizer, self.config.data, self.processor)
@@ -87,8 +87,6 @@ SetupOf = Callable[..., Setup]
 
 @pytest.fixture
 def setup_of(checkpoints: dict[str, Path]) -> SetupOf:
-    """A system's laptop config, with overrides."""
-
     def make(name: str = "videozoomer", *overrides: str) -> Setup:
         files = ["data.train_files=none", "model.path=none"]
         config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
@@ -177,6 +175,22 @@ def test_samples_equal_the_rollouts(
     several = setup.system.name == "framemind" or setup.system.train_asides
     assert len(sequences) > len(records) if several else len(sequences) == len(records)
     equal_rollouts(setup, written(*records), sequences)
+
+
+@pytest.mark.parametrize("kind", [TrajectoryDataset, KtoDataset])
+def test_records_are_learnt_with_the_run_s_variables(
+    kind: type[TrajectoryDataset], setup_of: SetupOf, rows: list[VideoQA], written: Write
+) -> None:
+    setup = setup_of("videozoomer", f"+{KWARGS_KEY}.enable_thinking=false")
+    answer = [*setup.chat_format.encode("<think>b</think><answer>B</answer>"), setup.eos]
+    record = Record(rows[0], rollout(setup, rows[0], [answer])[0], provenance={"label": "desirable"})
+    path = written(record, replace(record, qa=replace(rows[0], id="other"), provenance={"label": "rejected"}))
+    setup.processor.chat_template = template()
+    prompts = []
+    for data in (setup.config.data, setup_of("videozoomer").config.data):
+        sample = kind(str(path), setup.tokenizer, data, setup.processor)[0]
+        prompts.append(setup.chat_format.decode(sample["input_ids"][: int(sample["loss_mask"].argmax())].tolist()))
+    assert prompts[0].endswith("<think>\n\n</think>\n\n") and prompts[1].endswith("assistant\n<think>\n")
 
 
 @dataclass(frozen=True)
@@ -276,7 +290,6 @@ def test_a_turn_that_was_cut_stays_cut(
 
 
 def answered(setup: Setup, qa: VideoQA) -> tuple[Record, list[list[int]]]:
-    """An oracle's episode, and the ids of its turns."""
     turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
     turns[-1].append(setup.eos)
     return Record(qa, rollout(setup, qa, turns)[0]), turns
@@ -370,7 +383,6 @@ def test_the_oracles_demonstrations_are_records(tmp_path: Path, setup: Setup) ->
 
 
 def learnt(setup: Setup, sample: dict[str, Any]) -> list[str]:
-    """The texts that a sample has loss on, one for each run."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
     runs = groupby(zip(ids, mask, strict=True), key=itemgetter(1))
     return [setup.chat_format.decode([token for token, _ in run]) for flag, run in runs if flag]
@@ -429,7 +441,6 @@ def test_tags_of_asides_and_tags_that_a_prefix_opens(
 
 
 def hiding(tag: str) -> tuple[str, str]:
-    """Overrides that hide the opening's images from a tag."""
     return f"agentic_video.sft.hidden=[[{tag},last,opening]]", "agentic_video.sft.hidden_probability=0.1"
 
 

@@ -28,7 +28,6 @@ from tests.types.test_trajectory import FULL
 
 
 def make_trainer(*overrides: str) -> VideoAgentTrainer:
-    """A laptop run's trainer before its workers start."""
     model = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m", "actor_rollout_ref.rollout.n=2")
     trainer = VideoAgentTrainer(composed("videozoomer", "laptop", *model, *overrides))
     trainer.global_steps = 9

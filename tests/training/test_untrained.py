@@ -27,7 +27,6 @@ LEFT_OUT = {UNTRAINED: True}
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
-    """The fields that the transfer queue holds, by key."""
     rows: Held = {}
 
     def get(keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
@@ -54,7 +53,6 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
 
 
 def row(uid: str, reward: float, mask: list[int]) -> dict[str, Any]:
-    """What verl's worker puts into the queue of one output."""
     scores = torch.zeros(len(mask))
     scores[-1] = reward
     tokens = torch.tensor(mask)
@@ -62,7 +60,6 @@ def row(uid: str, reward: float, mask: list[int]) -> dict[str, Any]:
 
 
 def advantages(held: Held, tags: dict[str, dict[str, Any]], *overrides: str) -> dict[str, list[float]]:
-    """What the trainer makes of the rows in the queue, by key."""
     batch = KVBatchMeta(keys=list(held), tags=[tags.get(key, {}) for key in held], partition_id="train")
     make_trainer("algorithm.norm_adv_by_std_in_grpo=False", *overrides)._compute_advantage(batch, {})
     return {key: fields["advantages"].tolist() for key, fields in held.items()}

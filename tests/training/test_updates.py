@@ -55,8 +55,6 @@ class Trainer(EvenUpdates, PPOTrainer):
 
 
 class Batch(SimpleNamespace):
-    """What of verl's batch is asked for."""
-
     def reorder(self, order: Sequence[int]) -> None:
         assert sorted(order) == list(range(len(self.keys)))
         self.keys = [self.keys[row] for row in order]
@@ -64,7 +62,6 @@ class Batch(SimpleNamespace):
 
 
 def batch_of(turns: Sequence[Sequence[int]]) -> Batch:
-    """Rows of questions whose rollouts have so many turns each."""
     keys = [
         f"q{question}_{rollout}_{turn}"
         for question, rollouts in enumerate(turns)

@@ -71,7 +71,6 @@ class Batch:
         )
 
     def sequences(self, mismatched: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Ids and masks."""
         said = [self.said[partner] for partner in self.partners] if mismatched else list(self.said)
         pairs = list(zip(self.prompts, said, strict=True))
         masks = [torch.cat([torch.zeros(len(item)), torch.ones(len(two))]) for item, two in pairs]
@@ -79,12 +78,10 @@ class Batch:
 
 
 def models(seed: int) -> tuple[TinyModel, TinyModel]:
-    """Policy and reference."""
     return TinyModel(seed), TinyModel(seed + 100)
 
 
 def config() -> KtoLoss:
-    """Constants, none of them neutral."""
     return KtoLoss(BETA, DESIRABLE_WEIGHT, UNDESIRABLE_WEIGHT)
 
 
@@ -122,7 +119,6 @@ def trl_loss(policy: TinyModel, reference: TinyModel, batch: Batch) -> tuple[tor
 
 
 def main() -> None:
-    """Write the file."""
     import trl
 
     cases = []

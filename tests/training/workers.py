@@ -23,7 +23,6 @@ from tests.config.configs import composed
 
 
 def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_workers: Any = None) -> VideoAgentLoopWorker:
-    """A worker of a laptop run of a checkpoint, with stand-ins for the handles of verl's reward-loop workers."""
     monkeypatch.setattr(agent_loop_tq.tq, "init", lambda: None)
     model = f"actor_rollout_ref.model.path={checkpoint}"
     config = composed("videozoomer", "laptop", "data.train_files=none", model)
@@ -33,7 +32,6 @@ def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_worker
 def make_manager(
     monkeypatch: pytest.MonkeyPatch, workers: int, handle: Callable[[str, int, Any], None]
 ) -> VideoAgentLoopManager:
-    """A manager that hands a call's name, the worker's number and the rows to a function."""
     monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
 
     def method(name: str, number: int) -> SimpleNamespace:
@@ -49,7 +47,6 @@ def make_manager(
 
 
 def loop_output(prompt: list[int], response: list[int], shown: Any = None, **extra: Any) -> AgentLoopOutput:
-    """An agent loop's output, all of whose response was generated."""
     return AgentLoopOutput(
         prompt_ids=prompt,
         response_ids=response,
@@ -61,7 +58,6 @@ def loop_output(prompt: list[int], response: list[int], shown: Any = None, **ext
 
 
 def sequence_images(shown: Sequence[Visual]) -> SequenceImages:
-    """What a rollout shows of its images and clips."""
     refs = tuple(VideoRef.of(visual) if isinstance(visual, Clip) else ImageRef.of(visual) for visual in shown)
     return SequenceImages(refs, StoreConfig())
 

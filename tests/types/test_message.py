@@ -10,13 +10,6 @@ from agentic_video.types.message import Message, Observation, text_of, visuals_o
 ONE, TWO = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (1, 2))
 
 
-def test_frames_of_an_observation_are_in_order() -> None:
-    observation = Observation(("seen: ", TWO, " and ", ONE), legal_calls=1)
-    assert [frame.index for frame in observation.frames] == [2, 1]
-    assert Observation(("nothing",)).frames == ()
-    assert (observation.legal_calls, observation.illegal_calls) == (1, 0)
-
-
 def test_text_of_a_message_marks_its_images() -> None:
     assert text_of(Message("user", ("a ", ONE, TWO, "b")).parts) == "a <image><image>b"
     assert text_of(()) == ""

@@ -135,12 +135,6 @@ def test_fields_of_either_version_are_checked(version: int, change: dict[str, An
         Record.from_dict(raw)
 
 
-@pytest.mark.parametrize("trajectory", [None, 7, {}, {"turns": 7}, {"turns": [7, None]}])
-def test_a_broken_record_of_version_1_is_reported(trajectory: Any) -> None:
-    with pytest.raises(RecordError):
-        Record.from_dict({**line_of(FULL), "version": 1, "trajectory": trajectory})
-
-
 ASIDE = Aside(
     (RecordedMessage("user", ("What is this?", FrameRef(9, 0.9, 28, 28))),),
     "<a>red</a>",

@@ -2,7 +2,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Clip, Frame, Origin
@@ -73,30 +72,6 @@ def test_a_clip_is_recorded_as_its_frames_together() -> None:
     assert Trajectory.from_dict(raw) == shown
     assert [ref.index for ref in shown.frames] == [3, 4, 3, 3]
     assert shown.visuals == (recorded, FRAME, FRAME)
-
-
-def test_a_loss_mask_is_written_only_where_there_is_no_loss() -> None:
-    masked = replace(FULL, turns=(replace(FULL.turns[0], loss_mask=False), *FULL.turns[1:]))
-    written = masked.to_dict()["turns"]
-    assert written[0]["loss_mask"] is False and not any("loss_mask" in turn for turn in written[1:])
-    assert Trajectory.from_dict(json.loads(json.dumps(masked.to_dict()))) == masked
-
-
-def test_plain_data_by_hand() -> None:
-    raw = FULL.to_dict()
-    assert (raw["end"], raw["error"], raw["rollout_index"], raw["num_tokens"]) == ("answer", "", 5, 40)
-    assert [turn["action"] for turn in raw["turns"]] == [
-        {"kind": "calls", "calls": ({"name": "zoom", "arguments": {"segment": [1, 2]}},)},
-        {"kind": "illegal", "reason": "why"},
-        {"kind": "answer", "text": "B"},
-    ]
-
-
-def test_an_unknown_action_is_refused() -> None:
-    raw = FULL.to_dict()
-    raw["turns"][0]["action"] = {"kind": "sleep"}
-    with pytest.raises(ValueError, match="'sleep'"):
-        Trajectory.from_dict(raw)
 
 
 def test_frames_of_one_size_that_follow_one_another() -> None:

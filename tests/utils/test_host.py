@@ -1,10 +1,10 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from agentic_video.utils.host import (
-    Mount,
     count_gpus,
     cpu_limit,
     few_threads,
@@ -122,14 +122,17 @@ def test_count_gpus(
     assert count_gpus() == count
 
 
-MOUNTS = """\
-22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 22 0:45 / /shared rw,relatime shared:2 - nfs4 server:/export/a rw,vers=4.2
-31 30 0:46 / /shared/scratch rw,relatime - lustre 10.0.0.1@tcp:/scratch rw
-32 22 0:47 / /mnt/with\\040space rw - fuse.mountpoint-s3 bucket rw
-33 22 0:48 / /twice rw - ext4 /dev/vdb rw
-34 33 0:49 / /twice rw - tmpfs none rw
-"""
+MOUNTS = [
+    SimpleNamespace(mountpoint=point, fstype=kind, device=device)
+    for point, kind, device in (
+        ("/", "ext4", "/dev/vda"),
+        ("/shared", "nfs4", "server:/export/a"),
+        ("/shared/scratch", "lustre", "10.0.0.1@tcp:/scratch"),
+        ("/mnt/with space", "fuse.mountpoint-s3", "bucket"),
+        ("/twice", "ext4", "/dev/vdb"),
+        ("/twice", "tmpfs", "none"),
+    )
+]
 
 
 @pytest.mark.parametrize(
@@ -144,18 +147,15 @@ MOUNTS = """\
         ("/twice/a", "/twice", "tmpfs", False),  # mounted over the other one
     ],
 )
-def test_mount_of(path: str, point: str, kind: str, network: bool, tmp_path: Path) -> None:
-    table = tmp_path / "mountinfo"
-    table.write_text(MOUNTS)
-    found = mount_of(Path(path), table)
+def test_mount_of(path: str, point: str, kind: str, network: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: MOUNTS)
+    found = mount_of(Path(path))
     assert found and (found.point, found.kind, found.network) == (point, kind, network)
 
 
 def test_mount_of_this_machine() -> None:
     found = mount_of(Path("/proc/self/status"))
     assert found and (found.point, found.kind) == ("/proc", "proc")
-    assert mount_of(Path("/"), Path("/missing")) is None
-    assert not Mount("/data", "xfs", "/dev/nvme0n1").network
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 @pytest.fixture
 def local_ray() -> Iterator[None]:
-    """A Ray on this machine alone, for one test."""
     ray = pytest.importorskip("ray")
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     yield

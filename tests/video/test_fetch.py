@@ -95,8 +95,6 @@ def test_a_picture_without_pixels_or_video_is_refused() -> None:
 
 
 class Answering:
-    """Stands for a store: returns given answers in order."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: list[FrameReply | VideoError]) -> None:
         self.answers = answers
         self.serve = self

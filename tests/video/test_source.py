@@ -81,8 +81,6 @@ def test_clients_of_a_node_share_one_store(local_ray: None, video: Callable[[str
 
 
 class Counter:
-    """Counts its calls from a first number."""
-
     def __init__(self, first: int) -> None:
         self.count = first
 

@@ -50,7 +50,6 @@ async def prefetch(store: FrameStore, path: str, indices: Sequence[int]) -> int:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths in the order in which the store opens them."""
     paths: list[str] = []
 
     def opening(path: str, *arguments: object) -> VideoReader:
@@ -66,7 +65,6 @@ BeforeFrame = Callable[[Callable[[int], None]], None]
 
 @pytest.fixture
 def before_each(monkeypatch: pytest.MonkeyPatch) -> BeforeFrame:
-    """Calls a function with each frame's number before it is decoded."""
     iter_decoded = VideoReader.iter_decoded
 
     def use(before: Callable[[int], None]) -> None:

@@ -16,8 +16,6 @@ WAIT = 30.0
 
 
 class Events:
-    """Records the callbacks of workers."""
-
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.returned = threading.Event()

@@ -99,7 +99,6 @@ SPECS = {
 
 
 def make(path: Path, spec: Spec) -> Path:
-    """Encode a file; its frames are stored turned when the spec rotates, so that they display upright."""
     with av.open(str(path), "w", format=spec.container, options=spec.muxing) as container:
         stream = container.add_stream(spec.codec, rate=spec.rate, options={"threads": "1", **spec.options})
         turns = spec.rotation // 90
@@ -162,7 +161,6 @@ class Truth:
 
 
 def sequential(path: str, rotation: int = 0, stream: int | None = None) -> Truth:
-    """Decode everything; rotation in degrees counterclockwise."""
     with av.open(path) as container:
         source = container.streams.best("video") if stream is None else container.streams[stream]
         frames = [(f.pts, np.rot90(f.to_ndarray(format="rgb24"), rotation // 90)) for f in container.decode(source)]
@@ -175,14 +173,12 @@ def sequential(path: str, rotation: int = 0, stream: int | None = None) -> Truth
 
 
 def shuffled(count: int, seed: int = 0) -> list[int]:
-    """The numbers below ``count`` in an order that is always the same."""
     order = list(range(count))
     random.Random(seed).shuffle(order)
     return order
 
 
 def reason_of(path: Path) -> str:
-    """Why a file can't be opened; the error must name it."""
     with pytest.raises(VideoError) as caught, open_video(path):
         pass
     assert caught.value.path == str(path) and str(path) in str(caught.value) and caught.value.message

@@ -18,10 +18,13 @@ class ChatBackend(Backend):
         self._spec = spec
         self._endpoint = Endpoint(spec.chat, "model")
         self._reply_start: str | None = None
+        self._word_ends: dict[int, str] = {}
         if spec.processor:
             processor = load_processor(spec.processor)
-            self._reply_start = ChatFormat.of(processor, template_kwargs=spec.template_kwargs).reply_start
+            chat_format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)
+            self._reply_start, self._word_ends = chat_format.reply_start, chat_format.word_ends
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         seeds = turn_seeds(self._spec, episode)
-        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, seeds, self._reply_start)
+        start, ends = self._reply_start, self._word_ends
+        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, seeds, start, ends)

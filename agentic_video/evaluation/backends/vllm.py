@@ -56,6 +56,7 @@ class _VllmEngine:
             seed=next(self._seeds),
             max_tokens=request.max_tokens,
             stop=list(request.stop),
+            stop_token_ids=sorted(request.end_ids),
             include_stop_str_in_output=True,
             skip_special_tokens=False,
             logit_bias=dict.fromkeys(request.banned_ids, -100.0),

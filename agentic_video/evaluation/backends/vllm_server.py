@@ -132,6 +132,7 @@ class _ServerEngine:
                 "top_p": self._spec.top_p,
                 "max_tokens": request.max_tokens,
                 "stop": list(request.stop),
+                "stop_token_ids": sorted(request.end_ids),
                 "include_stop_str_in_output": True,
                 "skip_special_tokens": False,
                 "logit_bias": {str(token): -100.0 for token in request.banned_ids},

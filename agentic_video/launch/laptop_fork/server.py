@@ -13,7 +13,6 @@ import importlib
 import json
 import multiprocessing
 import os
-import resource
 import runpy
 import select
 import shlex
@@ -32,7 +31,9 @@ from agentic_video.families.registry import FAMILIES
 from agentic_video.launch.laptop_fork import client
 from agentic_video.utils.process import end_now, signal_at_parent_end
 from agentic_video.utils.ray_cluster import shell_problem
+from agentic_video.utils.surroundings import allow_open_files
 
+MODULE = "agentic_video.launch.laptop_fork.server"
 SWITCH = "AGENTIC_VIDEO_FORK"
 """Environment variable: ``0`` starts each process by itself."""
 PRELOADED = (
@@ -79,8 +80,6 @@ CONTEXT = "--serialized-runtime-env-context="
 """The script's option that holds this environment, as JSON."""
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: the socket that it listens on, and the script that replaces Python."""
-OPEN_FILES = 65536
-"""Ray's limit for its processes, where the system allows it."""
 OPTIONS = frozenset({"-u", "-B", "-s"})
 """Python's own options that a forked process may be asked for with: nothing of what they change matters to it."""
 
@@ -357,14 +356,7 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
         descriptor = listening.fileno()
         nothing = subprocess.DEVNULL
         server = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "agentic_video.launch.laptop_fork.server",
-                str(descriptor),
-                str(script),
-                str(os.getpid()),
-            ],
+            [sys.executable, "-m", MODULE, str(descriptor), str(script), str(os.getpid())],
             env=dict(environment),
             stdin=nothing,
             stdout=nothing,
@@ -386,11 +378,7 @@ def main() -> None:
     signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != int(starter):  # it ended before that
         return
-    # Ray raises it in its first process, for all that this one starts: here the server starts them.
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-    if now != resource.RLIM_INFINITY and now < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    allow_open_files()  # Ray does it in its first process, for all that this one starts: here the server starts them
     server = ForkServer(socket.socket(fileno=int(descriptor)))
     preload()
     sys.executable = script

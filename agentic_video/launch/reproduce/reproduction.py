@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, get_args
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.overrides import parse_overrides, quoted
+from agentic_video.config.overrides import leaves, parse_overrides, quoted
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.run import report_path
 from agentic_video.evaluation.model import is_address
@@ -150,7 +150,7 @@ class Reproduction:
             named={name: value for name, value in named.items() if value and not is_address(value)},
             videos=self._video_names(stage, {} if seen is None else seen),
             base=fingerprint(Path(self.base).expanduser()) if ("base", "") in stage.places else "",
-            config={} if config is None else dict(_flat(OmegaConf.to_container(config))),
+            config={} if config is None else dict(leaves(OmegaConf.to_container(config))),
         )
 
     def _videos(self, stage: ChainStage) -> Path | None:
@@ -414,15 +414,6 @@ def _read(override: str) -> tuple[Any, ...]:
 
 def _is_override(word: str) -> bool:
     return "=" in word and not word.startswith("-") and "/" not in word.partition("=")[0]
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """A config's values by their full keys."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
 
 
 def _some(names: Sequence[str]) -> str:

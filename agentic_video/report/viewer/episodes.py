@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.report.viewer.pictures import made_pictures, picture_key
-from agentic_video.report.viewer.safe_json import finite, to_json, value_or
+from agentic_video.report.viewer.safe_json import finite, to_json
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedPart, Trajectory, Turn, recorded_frames
@@ -204,19 +204,18 @@ class Episodes:
 
     def newest(self, count: int) -> list[int]:
         """Numbers of the episodes that the page lists first: those of the latest steps."""
-        order = sorted(self.present, key=lambda number: (-(value_or(self.rows[number].step, -1)), number))
-        return order[: max(0, count)]
+        steps = {number: -1 if (step := self.rows[number].step) is None else step for number in self.present}
+        return sorted(steps, key=lambda number: (-steps[number], number))[: max(0, count)]
 
     def set_advantages(self, by_std: bool) -> None:
         """Compute the advantages of all groups."""
-        members: dict[int, list[int]] = {}
+        groups: dict[int, dict[int, float]] = {}
         for number in self.present:
             row = self.rows[number]
             if row.reward is not None:
-                members.setdefault(row.group, []).append(number)
-        for numbers in members.values():
-            rewards = [value_or(self.rows[number].reward, 0.0) for number in numbers]
-            for number, advantage in zip(numbers, group_advantages(rewards, by_std), strict=True):
+                groups.setdefault(row.group, {})[number] = row.reward
+        for rewards in groups.values():
+            for number, advantage in zip(rewards, group_advantages([*rewards.values()], by_std), strict=True):
                 self.rows[number] = replace(self.rows[number], advantage=advantage)
 
 

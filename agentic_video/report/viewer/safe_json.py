@@ -41,7 +41,3 @@ def finite(value: Any) -> float | None:
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
     except OverflowError:
         return None
-
-
-def value_or(value: Any, default: Any) -> Any:
-    return default if value is None else value

@@ -150,7 +150,7 @@ def single_turn(
     asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix)
     reply = chat_format.encode(said)
     if not (stop and said.endswith(tuple(stop))):
-        reply += sorted(chat_format.eos_ids)
+        reply.append(chat_format.end_id)
     trained = np.array([False] * len(asked) + [True] * len(reply))
     return Demonstration.make(model, [*asked, *reply], trained, visuals_of(message.parts))
 

@@ -67,6 +67,7 @@ def _vllm(request: GenerationRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "stop": list(request.stop),
         "include_stop_str_in_output": True,
+        "stop_token_ids": sorted(request.end_ids),
         "logit_bias": dict.fromkeys(request.banned_ids, BANNED),
     }
 
@@ -77,6 +78,7 @@ def _sglang(request: GenerationRequest) -> dict[str, Any]:
         "max_new_tokens": request.max_tokens,
         "stop": list(request.stop),
         "no_stop_trim": True,
+        "stop_token_ids": sorted(request.end_ids),
         "logit_bias": {str(token): BANNED for token in request.banned_ids},
     }
 
@@ -303,7 +305,7 @@ class VideoAgentLoop(AgentLoopBase):
         last = policy.sequences[-1]
         if not last.response_ids:
             # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
-            last.append_shown([min(self.format.eos_ids)], [])
+            last.append_shown([self.format.end_id], [])
         shared = {
             "extra_fields": self._extra_fields(policy, trajectory, qa, source, greedy=bool(row.get(GREEDY))),
             "metrics": AgentLoopMetrics(

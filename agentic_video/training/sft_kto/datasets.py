@@ -216,7 +216,7 @@ class TrajectoryDataset(Dataset):
         return tuple(map(self._with_loss_in_tags, sequences)) if self._sft.loss_tags else sequences
 
     def _with_loss_in_tags(self, sequence: ReplayedSequence) -> ReplayedSequence:
-        mask, endings = list(sequence.loss_mask), frozenset(self._format.eos_ids)
+        mask, endings = list(sequence.loss_mask), self._format.end_markup
         for start, end in sequence.replies:
             # A reply's prefilled start may open a tag; it isn't learnt itself.
             chosen = loss_in_tags(sequence.ids[start:end], self._sft.loss_tags, self._format.decode, endings)

@@ -16,7 +16,7 @@ from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.utils.errors import SetupError
 from benchmarks.gpu import cells as known_cells
 from benchmarks.gpu import results, run
-from benchmarks.gpu.toyworld import cluster_overrides, leaves
+from benchmarks.gpu.toyworld import cluster_overrides
 from tests.config.configs import RECIPES, SYSTEMS, set_environment
 from tests.share import a_few_systems
 
@@ -182,10 +182,6 @@ def test_the_toy_world_fits_the_cluster_s_config(recipe: str, monkeypatch: pytes
     assert config.actor_rollout_ref.rollout.max_model_len == laptop.actor_rollout_ref.rollout.max_model_len
     assert config.trainer.n_gpus_per_node == 1 and not config.actor_rollout_ref.model.use_remove_padding
     assert config.actor_rollout_ref.rollout.dtype == "bfloat16" and config.trainer.total_training_steps == 3
-
-
-def test_leaves_of_nested_mappings() -> None:
-    assert dict(leaves({"a": {"b": 1, "c": {"d": "x"}}, "e": 2})) == {"a.b": 1, "a.c.d": "x", "e": 2}
 
 
 def test_a_gpu_s_process_gets_nothing_of_the_cpu_s(monkeypatch: pytest.MonkeyPatch) -> None:

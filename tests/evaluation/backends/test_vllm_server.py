@@ -63,7 +63,7 @@ def play(checkpoint: Path, url: str, shown: list[Any], rounds: int = 1, seed: in
         from agentic_video.evaluation.backends.vllm_server import _ServerEngine
 
         engine = _ServerEngine(backend._server, backend._pictures, chat_format, spec, iter([seed] * rounds))
-        request = GenerationRequest(ids, shown, ("</stop>",), 7, (4, 5))
+        request = GenerationRequest(ids, shown, ("</stop>",), 7, (4, 5), (9, 8))
         return [await engine.generate(request) for _ in range(rounds)]
 
     return asyncio.run(ask())
@@ -103,6 +103,7 @@ def test_ids_go_there_and_ids_come_back(serve: Serve, checkpoint: Path) -> None:
         "top_p": 0.9,
         "max_tokens": 7,
         "stop": ["</stop>"],
+        "stop_token_ids": [8, 9],
         "include_stop_str_in_output": True,
         "skip_special_tokens": False,
         "logit_bias": {"4": -100.0, "5": -100.0},

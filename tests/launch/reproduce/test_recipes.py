@@ -96,17 +96,6 @@ def test_what_a_model_plays_for_training_can_be_graded(name: str, qa: VideoQA, m
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_plan_without_settings_names_each(name: str, tmp_path: Path) -> None:
-    chain = read_chain(RECIPES / name, "paper")
-    options = ReproduceOptions(tmp_path / "out", tmp_path / "data", until=chain.stages[-1].name)
-    made = Reproduction(chain, options, State(tmp_path / "out"))
-    text = plan_text(made, missing := made.missing(0, {}))
-    for setting in chain.settings:
-        assert f"  {setting}: MISSING; " in text
-        assert any(line.startswith(f"--set {setting}=...: not named; ") for line in missing), setting
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
 def test_every_file_of_rows_is_played(name: str) -> None:
     """Rows are taken from the first file on: those before the last one may not fill the number that is played."""
     chain = read_chain(RECIPES / name, "paper")

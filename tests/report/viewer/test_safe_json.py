@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.report.viewer.safe_json import finite, to_json, value_or
+from agentic_video.report.viewer.safe_json import finite, to_json
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -42,4 +42,3 @@ def test_numbers_of_many_digits() -> None:
 
 def test_numbers_that_are_none() -> None:
     assert [finite(value) for value in (1, 0.5, math.nan, math.inf, "1", None)] == [1.0, 0.5, None, None, None, None]
-    assert (value_or(None, 2), value_or(0, 2)) == (2, 0)

@@ -30,5 +30,4 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipEncoder:
-    """A CLIP with random weights and CLIP's own tokenizer."""
     return ClipEncoder(RetrievalConfig(model=write_clip(tmp_path_factory.mktemp("clip")), device="cpu"))

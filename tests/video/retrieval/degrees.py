@@ -49,8 +49,6 @@ class DegreeEncoder:
 
 
 class PickySource(MemorySource):
-    """Keeps how many frames each request was for; some frames can't be read."""
-
     def __init__(self, damaged: Sequence[int] = (), reason: Any = "corrupt", seconds: float = 0.0) -> None:
         super().__init__(size=(64, 48))
         self.damaged, self.reason, self.seconds = frozenset(damaged), reason, seconds
@@ -71,8 +69,6 @@ def run(
     source: MemorySource | None = None,
     encoder: DegreeEncoder | None = None,
 ) -> tuple[T, FrameRetriever]:
-    """Use a new retriever to its end, last write included."""
-
     async def main() -> tuple[T, FrameRetriever]:
         retriever = FrameRetriever(source or PickySource(), encoder or DegreeEncoder(), config)
         try:

@@ -12,8 +12,6 @@ from agentic_video.video.retrieval.batcher import Batcher
 
 
 class Squares:
-    """Embeds a number as its square; keeps the batches."""
-
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
         self.fail = False

@@ -14,13 +14,11 @@ Floats = npt.NDArray[np.float64]
 
 
 def directions(*degrees: float) -> Floats:
-    """Unit vectors of the plane."""
     angles = np.radians(degrees)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def alike(features: Floats) -> Floats:
-    """Cosines of each two."""
     return features @ features.T
 
 
@@ -30,7 +28,6 @@ def determinant(relevance: Floats, features: Floats, chosen: tuple[int, ...]) ->
 
 
 def greedy_by_definition(relevance: Floats, features: Floats, count: int) -> list[int]:
-    """Greedy MAP by its definition."""
     chosen: list[int] = []
     for _ in range(count):
         left = [item for item in range(len(relevance)) if item not in chosen]

@@ -18,7 +18,6 @@ Transform = Callable[[Image.Image], Any]
 
 @pytest.fixture(scope="module", params=["squash", "shortest", "longest"])
 def resizing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClipEncoder, Transform]:
-    """An encoder whose model resizes in one of open_clip's ways, and that model's own transform."""
     import open_clip
 
     name = write_clip(tmp_path_factory.mktemp("clip"), resize_mode=request.param)

@@ -18,8 +18,6 @@ from tests.video.retrieval.clip_models import write_clip
 
 
 class StubActor:
-    """Stands for NodeActor; keeps the calls."""
-
     def __init__(self, answers: dict[str, Any], seconds: float = 0.0) -> None:
         self.answers, self.seconds = answers, seconds
         self.calls: list[tuple[str, tuple[Any, ...]]] = []

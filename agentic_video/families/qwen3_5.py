@@ -48,7 +48,7 @@ class Qwen35(Qwen3VL):
     preloaded = modules_of("qwen3_5")
     seams = (layout_seam("qwen3_5", get_vision_bilinear_indices_and_weights="73cd5334bab9"),)
     vllm_seams = CPU_SEAMS
-    activations = ActivationBytes(heads=20, block_hidden=20, block_intermediate=6)
+    activations = ActivationBytes(heads=20, block_hidden=20, block_intermediate=6, ends=11)
     """``heads`` isn't measured: what fla's kernels keep of a layer with linear attention, counted tensor by tensor."""
 
     def text_shape(self, config: Mapping[str, Any]) -> TextShape:

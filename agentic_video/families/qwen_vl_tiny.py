@@ -120,6 +120,7 @@ class TinyQwenVL(TinyModels):
 
     def config_and_class(self, sizes: TinySizes, tokenizer: Any) -> tuple[Any, Any]:
         ids = {token: tokenizer.convert_tokens_to_ids(token) for token in self.special_tokens}
+        half = sizes.hidden // sizes.heads // 2
         text = {
             "initializer_range": 0.02,
             "hidden_act": "silu",
@@ -134,7 +135,7 @@ class TinyQwenVL(TinyModels):
             "tie_word_embeddings": False,
             "bos_token_id": ids[self.pad],
             "eos_token_id": ids[self.end],
-            **self.text_settings(sizes),
+            **self.text_settings(half),
         }
         vision = {
             "initializer_range": 0.02,
@@ -159,8 +160,8 @@ class TinyQwenVL(TinyModels):
         return config, getattr(transformers, self.classes[1])
 
     @abstractmethod
-    def text_settings(self, sizes: TinySizes) -> dict[str, Any]:
-        """The family's own part of a language model's config."""
+    def text_settings(self, half: int) -> dict[str, Any]:
+        """The family's own part of a language model's config; ``half`` of a head's numbers are turned by positions."""
 
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
         """The family's own part of a vision tower's config."""
@@ -319,8 +320,7 @@ class TinyQwen25VL(TinyQwenVL):
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return openai_clip()
 
-    def text_settings(self, sizes: TinySizes) -> dict[str, Any]:
-        half = sizes.hidden // sizes.heads // 2
+    def text_settings(self, half: int) -> dict[str, Any]:
         spatial = 3 * half // 8
         return {"rope_parameters": rope(half, spatial), "use_sliding_window": False}
 
@@ -357,8 +357,7 @@ class TinyQwen3VL(TinyQwenVL):
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
-    def text_settings(self, sizes: TinySizes) -> dict[str, Any]:
-        half = sizes.hidden // sizes.heads // 2
+    def text_settings(self, half: int) -> dict[str, Any]:
         return {"rope_parameters": {**rope(half, half // 3), "mrope_interleaved": True}, "head_dim": 2 * half}
 
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
@@ -367,22 +366,21 @@ class TinyQwen3VL(TinyQwenVL):
 
 
 class TinyQwen35(TinyQwen3VL):
-    """Tiny Qwen3.5; every second decoder layer has linear attention, the first among them."""
+    """Tiny Qwen3.5; every second decoder layer has full attention, the first linear attention."""
 
     classes = ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration", "Qwen3VLProcessor")
 
-    def text_settings(self, sizes: TinySizes) -> dict[str, Any]:
-        head = sizes.hidden // sizes.heads
-        turned = {**rope(head // 4, head // 16), "mrope_interleaved": True, "partial_rotary_factor": 0.25}
+    def text_settings(self, half: int) -> dict[str, Any]:
+        turned = {**rope(half // 2, half // 8), "mrope_interleaved": True, "partial_rotary_factor": 0.25}
         return {
             "rope_parameters": turned,
-            "head_dim": 2 * head,
-            "layer_types": [("linear_attention", "full_attention")[layer % 2] for layer in range(sizes.layers)],
+            "head_dim": 4 * half,
+            "full_attention_interval": 2,
             "linear_conv_kernel_dim": 4,
-            "linear_key_head_dim": head,
-            "linear_value_head_dim": head,
-            "linear_num_key_heads": sizes.heads,
-            "linear_num_value_heads": 2 * sizes.heads,
+            "linear_key_head_dim": 2 * half,
+            "linear_value_head_dim": 2 * half,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
         }
 
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:

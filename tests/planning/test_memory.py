@@ -14,7 +14,7 @@ from agentic_video.planning.memory import BF16, Head, Precision
 from agentic_video.planning.shapes import ModelShape, published_shapes
 from agentic_video.utils.units import GIB
 from tests.planning.live import LiveBytes, allocated_peak
-from tests.planning.models import TINY, model_of
+from tests.planning.models import HYBRID, TINY, model_of
 
 SEVEN = published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"]
 HIDDEN, VOCAB = 32, 4096
@@ -173,6 +173,9 @@ def test_decoder_without_checkpoints(family: str) -> None:
     assert kept <= memory.decoder_bytes(1024, shape, checkpointed=False) <= 1.6 * kept
 
 
+TOWERS = {**TINY, **HYBRID}
+
+
 def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int, int]:
     model = model_of(shape).bfloat16().train()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -187,7 +190,7 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     return kept, live.peak - kept
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", TOWERS)
 @pytest.mark.parametrize(
     ("width", "inner", "patches"),
     [
@@ -197,8 +200,8 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     ],
 )
 def test_vision_tower(family: str, width: int, inner: int, patches: int) -> None:
-    vision = replace(TINY[family].vision, hidden=width, intermediate=inner, depth=4)
-    shape = replace(TINY[family], vision=vision)
+    vision = replace(TOWERS[family].vision, hidden=width, intermediate=inner, depth=4)
+    shape = replace(TOWERS[family], vision=vision)
     kept, working = tower(shape, patches)
     assert memory.tower_bytes(patches, shape) == pytest.approx(kept, rel=0.08)
     assert patches * memory.block_bytes(shape) == pytest.approx(working, rel=0.06)

@@ -15,13 +15,14 @@ from agentic_video.config.overrides import parse_overrides, quoted
 from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, distinct
-from agentic_video.families.registry import UnknownFamilyError, family_of
+from agentic_video.families.registry import UnknownFamilyError, family_of, load_processor
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
+from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.needs import Grader, check_needs
 from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
 from agentic_video.types.row import RowError, VideoQA
@@ -244,14 +245,27 @@ def _check_pictures(model: str, config: DictConfig) -> None:
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:
-    """Check that the chat template, where it is at hand, reads the variables that it is given."""
+    """Check that the chat template, where it is at hand, takes the variables and the role that it is given."""
     kwargs = template_kwargs_of(config)
-    if not kwargs or any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
+    if any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
         return
-    if not model and profile in ON_TOYWORLD:
+    if not model and kwargs and profile in ON_TOYWORLD:
         raise SetupError(f"{KWARGS_KEY}: the tiny model's chat template reads no variables; leave it out")
-    if model and (template := template_in(Path(model).expanduser())):
-        check_kwargs(template, kwargs)
+    folder = Path(model or "").expanduser()
+    if not model or not (template := template_in(folder)):
+        return
+    check_kwargs(template, kwargs)
+    role = settings_of(config).system.observation_role
+    if not kwargs and role == "user":
+        return
+    try:
+        processor = load_processor(folder)
+    except Exception:  # loading it for the run reports more
+        return
+    try:
+        ChatFormat.of(processor, template_kwargs=kwargs).check_role(role)
+    except ValueError as error:
+        raise SetupError(f"MODEL_PATH={model}: {one_line(error)}") from error
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

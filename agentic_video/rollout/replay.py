@@ -116,7 +116,7 @@ async def replay(
     prefix, begun = chat_format.beginning(system.reply_prefix), chat_format.beginning_tokens(system.reply_prefix)
     for number, turn in enumerate(trajectory.turns, start=1):
         _check_beginning(f"turn {number}", turn.text, prefix, chat_format)
-    ends = [chat_format.end_before(system.observation_role)] * (len(trajectory.turns) - 1) + [chat_format.end_id]
+    ends = chat_format.turn_ends(len(trajectory.turns), system.observation_role)
     said = [
         (turn, turn_ids(turn, chat_format, system.stop, prefix, end))
         for turn, end in zip(trajectory.turns, ends, strict=False)

@@ -355,11 +355,11 @@ class ChatFormat:
             head = written.removeprefix(end)
         return self._with_visuals(self.encode(head + self._text(parts) + tail), parts)
 
-    def end_before(self, role: ObservationRole) -> int:
-        """Id at which the template ends a reply that a message of a role follows."""
+    def turn_ends(self, turns: int, role: ObservationRole) -> list[int]:
+        """Id at which the template ends each of some turns, between which messages of a role stand."""
         self.check_role(role)
         first = self.encode(self._markups[role][0].lstrip())[0]
-        return first if first in self.end_markup else self.end_id
+        return [first if first in self.end_markup else self.end_id] * (turns - 1) + [self.end_id]
 
     def replaced_ids(self, after: Sequence[int], role: ObservationRole = "user") -> int:
         """Number of ids (0 or 1) at a reply's end that an observation takes the place of.

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,10 @@ from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 from tests.launch.checkpoints import write_checkpoint
+from tests.rollout.chat_templates import template
+from tests.toyworld.conftest import checkpoint, recipe, small_world, tokenizer
+
+__all__ = ["checkpoint", "recipe", "small_world", "tokenizer"]
 
 OPTIONS = LaunchOptions(RECIPES / "videozoomer")
 SFT = replace(OPTIONS, stage="sft")
@@ -243,6 +248,22 @@ def test_pictures_fit_the_checkpoint_s_processor_and_vllm(tmp_path: Path, capsys
         check(Inputs(str(folder)), config=config)
     OmegaConf.update(config, key, 10_240)
     check(Inputs(str(folder)), config=config)
+
+
+def test_the_chat_template_takes_role_and_variables(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    searching = config_of("timesearch.TimeSearch")
+    (folder / "chat_template.jinja").write_text(template(tool=False))
+    check(Inputs(str(folder)))
+    with pytest.raises(SetupError, match=r"agentic_video\.system\.observation_role"):
+        check(Inputs(str(folder)), config=searching)
+    (folder / "chat_template.jinja").write_text(template(numbered=True))
+    check(Inputs(str(folder)), config=searching)
+    for name, value in (("add_vision_id", True), ("reasoning_effort", "low")):
+        with pytest.raises(SetupError, match=name):
+            check(Inputs(str(folder)), config=config_of(data={"apply_chat_template_kwargs": {name: value}}))
+    (folder / "tokenizer.json").write_text("{}")  # loading it for the run reports that
+    check(Inputs(str(folder)), config=searching)
 
 
 def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from agentic_video.rollout.chat_template import (
     KWARGS_KEY,
     OURS,
     begin_with,
+    check_kwargs,
     kwargs_of,
     reply_start,
     template_in,
@@ -144,6 +145,13 @@ def test_variables_reach_the_template_or_are_refused(tokenizer: Any) -> None:
         assert caught.value.key == KWARGS_KEY
 
 
+@pytest.mark.parametrize("tag", ["{% generation %}{{ a }}{%- endgeneration -%}", "{% unknown %}"])
+def test_variables_of_a_template_with_tags_of_its_own(tag: str) -> None:
+    check_kwargs(tag + "{% if think %}{% endif %}", {"think": True})
+    with pytest.raises(SetupError):
+        check_kwargs(tag + "{% if think %}{% endif %}", {"effort": True})
+
+
 def test_the_processor_s_template_comes_first(tokenizer: Any) -> None:
     ours, theirs = SimpleNamespace(chat_template="P"), SimpleNamespace(chat_template="T")
     nothing = SimpleNamespace(chat_template=None)
@@ -189,6 +197,8 @@ def test_the_template_in_a_folder(tmp_path: Path, name: str, text: str) -> None:
         ("<s>model\n<c>thought\n<d>", "<s>model\n", ("<s>", "<c>", "<d>"), ""),
         ("<s>Assistant:", "<s>Assistant: ", (), ""),
         ("<s>assistant\nSure, ", "<s>assistant\n", (), "Sure, "),
+        ("<e>\n<s>assistant\n<think>\n", "<e>\n\n<s>assistant\n", ("<s>", "<e>"), "<think>\n"),
+        ("<s>model\n", "<s>model\n<c>thought\n<d>", ("<s>", "<c>", "<d>"), ""),
         ("<s>assistant\n<seed:think>", "<s>assistant\n", (), "<seed:think>"),
     ],
 )

@@ -90,7 +90,8 @@ async def play_script(
         rollout_index: Number within a group, for systems that show each rollout something else.
     """
     system = setting.system
-    written = [written_ids(text, chat_format, system.stop) for text in turns]
+    ends = chat_format.turn_ends(len(turns), system.observation_role)
+    written = [written_ids(text, chat_format, system.stop, end) for text, end in zip(turns, ends, strict=True)]
     policy = ScriptedTokens(written, chat_format, setting.limits, system, qa, asides_of(setting.turns))
     trajectory = await play(system, policy, qa, source, retriever, rollout_index=rollout_index)
     if trajectory.answer is None:

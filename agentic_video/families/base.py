@@ -332,7 +332,17 @@ class ModelFamily(ABC):
 
     @abstractmethod
     def layer_parameters(self, text: TextShape) -> int:
-        """Parameters of a decoder layer."""
+        """Parameters of a decoder layer, the largest where they differ."""
+
+    def decoder_parameters(self, text: TextShape) -> int:
+        """Parameters of all decoder layers."""
+        return text.layers * self.layer_parameters(text)
+
+    def adapter_ends(self, text: TextShape) -> int:
+        """Inputs and outputs of all linear layers of the decoder."""
+        queries, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
+        mlp = 3 * (text.hidden + text.intermediate)
+        return text.layers * (2 * (text.hidden + queries) + 2 * (text.hidden + keys) + mlp)
 
     @abstractmethod
     def block_parameters(self, vision: VisionShape) -> int:

@@ -365,6 +365,29 @@ class TinyQwen3VL(TinyQwenVL):
         return {**super().vision_settings(sizes), **own}
 
 
+class TinyQwen35(TinyQwen3VL):
+    """Tiny Qwen3.5; every second decoder layer has full attention, the first linear attention."""
+
+    classes = ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration", "Qwen3VLProcessor")
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        turned = {**rope(half // 2, half // 8), "mrope_interleaved": True, "partial_rotary_factor": 0.25}
+        return {
+            "rope_parameters": turned,
+            "head_dim": 4 * half,
+            "full_attention_interval": 2,
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 2 * half,
+            "linear_value_head_dim": 2 * half,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        }
+
+    def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
+        settings = super().vision_settings(sizes)
+        return {name: value for name, value in settings.items() if not name.startswith("deepstack")}
+
+
 def rope(half: int, spatial: int) -> dict[str, Any]:
     """Positions in three axes, of which height and width have ``spatial`` numbers each."""
     sections = [half - 2 * spatial, spatial, spatial]

@@ -4,8 +4,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class LinearShape:
+    """Decoder layers with linear attention, which have a state and no cache.
+
+    Attributes:
+        layers: Their number.
+        kernel: Width of the convolution over queries, keys and values.
+    """
+
+    layers: int
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    kernel: int
+
+    @property
+    def queries(self) -> int:
+        """Width of the queries of all heads; the keys' is the same."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Width of the values of all heads."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def convolved(self) -> int:
+        """Width of queries, keys and values."""
+        return 2 * self.queries + self.values
+
+
+@dataclass(frozen=True)
 class TextShape:
-    """Language model, from ``text_config``; ``tied`` if the output head is the embedding."""
+    """Language model, from ``text_config``; ``tied`` if the output head is the embedding.
+
+    Of ``layers`` those of ``linear`` have linear attention; the sides of attention are those of the others.
+    """
 
     hidden: int
     layers: int
@@ -15,6 +50,12 @@ class TextShape:
     intermediate: int
     vocab: int
     tied: bool
+    linear: LinearShape | None = None
+
+    @property
+    def cached_layers(self) -> int:
+        """Layers with a KV cache."""
+        return self.layers - (self.linear.layers if self.linear else 0)
 
 
 @dataclass(frozen=True)

@@ -180,10 +180,20 @@ def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkp
 
 
 def kv_bytes(text: TextShape, tensor_parallel: int = 1) -> int:
-    """Bytes per token of vLLM's KV cache on each GPU: keys and values of every layer, in bfloat16
-    (``vllm/v1/kv_cache_interface.py``, ``AttentionSpec.real_page_size_bytes``)."""
+    """Bytes per token of vLLM's KV cache on each GPU: keys and values of every layer without linear
+    attention, in bfloat16 (``vllm/v1/kv_cache_interface.py``, ``AttentionSpec.real_page_size_bytes``)."""
     heads = max(1, text.kv_heads // tensor_parallel)
-    return 2 * text.layers * heads * text.head_dim * BF16
+    return 2 * text.cached_layers * heads * text.head_dim * BF16
+
+
+def state_bytes(text: TextShape, tensor_parallel: int = 1) -> int:
+    """Bytes of a sequence's states in layers with linear attention on each GPU: the running one and the one that prefix
+    caching keeps (``MambaSpec.max_memory_usage_bytes``), in float32, with the last inputs of the convolution."""
+    linear = text.linear
+    if linear is None:
+        return 0
+    state = FP32 * linear.values * linear.key_dim + BF16 * (linear.kernel - 1) * linear.convolved
+    return 2 * linear.layers * state // tensor_parallel
 
 
 IMAGE_TOKENS = 16384

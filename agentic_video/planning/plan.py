@@ -198,7 +198,7 @@ def update_moments(job: RunSpec) -> dict[str, dict[str, float]]:
     in_root = memory.head_in_root(shape, fused=fused)
     # The root's gradient stays unsharded until the backward pass ends; a unit's is reduced while the next one runs.
     head_waits = BF16 * head if in_root else 0
-    below = (shape.text.layers - 1) * layer
+    below = shape.decoder - layer
     moments: dict[str, dict[str, float]] = {
         "at the output head": {
             **states(0),
@@ -325,9 +325,10 @@ def _engine_parts(job: RunSpec) -> dict[str, int]:
 def engine_of(job: RunSpec) -> EngineCache:
     """The cache: an engine's share of a GPU without its other parts."""
     kv = job.utilization * job.machines.gpu_bytes - sum(_engine_parts(job).values())
-    each = memory.kv_bytes(job.shape.text, job.tensor_parallel)
+    each, state = (of(job.shape.text, job.tensor_parallel) for of in (memory.kv_bytes, memory.state_bytes))
     wanted = min(job.sequences, math.ceil(job.running / job.engines))
-    return EngineCache(kv, kv / each / job.model_len, kv / each / job.typical, wanted)
+    longest, typical = (kv / (each * tokens + state) for tokens in (job.model_len, job.typical))
+    return EngineCache(kv, longest, typical, wanted)
 
 
 Change = tuple[tuple[str, ...], RunSpec]

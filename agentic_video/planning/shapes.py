@@ -28,8 +28,13 @@ class ModelShape:
 
     @property
     def layer(self) -> int:
-        """Parameters of a decoder layer."""
+        """Parameters of a decoder layer, the largest where they differ."""
         return family_of(self.family).layer_parameters(self.text)
+
+    @property
+    def decoder(self) -> int:
+        """Parameters of all decoder layers."""
+        return family_of(self.family).decoder_parameters(self.text)
 
     @property
     def embedding(self) -> int:
@@ -39,7 +44,7 @@ class ModelShape:
     @property
     def language(self) -> int:
         """Parameters of the language model, its head included."""
-        return self.text.layers * self.layer + (1 if self.text.tied else 2) * self.embedding + self.text.hidden
+        return self.decoder + (1 if self.text.tied else 2) * self.embedding + self.text.hidden
 
     @property
     def block(self) -> int:
@@ -59,10 +64,7 @@ class ModelShape:
     def adapters(self, rank: int) -> int:
         """Parameters of LoRA adapters: rank times (inputs + outputs) of every linear layer of the decoder (PEFT's
         ``all-linear`` leaves the output head out), none in the vision tower."""
-        text = self.text
-        queries, keys = text.heads * text.head_dim, text.kv_heads * text.head_dim
-        ends = 2 * (text.hidden + queries) + 2 * (text.hidden + keys) + 3 * (text.hidden + text.intermediate)
-        return rank * text.layers * ends
+        return rank * family_of(self.family).adapter_ends(self.text)
 
 
 @cache

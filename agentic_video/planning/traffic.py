@@ -10,7 +10,15 @@ import math
 from dataclasses import dataclass
 
 from agentic_video.planning.job import LABEL_TOKENS, Machines, RunSpec
-from agentic_video.planning.memory import BF16, FP32, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
+from agentic_video.planning.memory import (
+    BF16,
+    FP32,
+    gradient_bytes,
+    kv_bytes,
+    optimizer_bytes,
+    state_bytes,
+    weight_bytes,
+)
 from agentic_video.utils.units import GIB
 
 PATCH_VALUE = FP32
@@ -238,8 +246,9 @@ def generating_seconds(job: RunSpec) -> float:
     passes = max(1.0, each / job.sequences) * said
     weights = (shape.language - (0 if text.tied else shape.embedding)) * BF16 / job.tensor_parallel
     cached = (_overview_tokens(job) + job.typical) / 2 * kv_bytes(text, job.tensor_parallel)
+    cached += state_bytes(text, job.tensor_parallel) / 2  # the running one
     read = passes * weights + each * said * cached
-    layers = prefilled_tokens(job) * text.layers * shape.layer
+    layers = prefilled_tokens(job) * shape.decoder
     blocks = distinct_frames(job) * job.frame_patches * shape.vision.depth * shape.block
     return max(read / HBM, 2 * (layers + blocks) / (job.engines * job.tensor_parallel * FLOPS))
 

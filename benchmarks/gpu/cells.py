@@ -163,12 +163,14 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16"),
         agreement_cell("tiny-bfloat16-fused", model="tiny", dtype="bfloat16", fused=True),
         agreement_cell("tiny-qwen3-bfloat16", model="tiny-qwen3", dtype="bfloat16"),
+        agreement_cell("tiny-qwen3.5-bfloat16", model="tiny-qwen3.5", dtype="bfloat16"),
         agreement_cell("7b-bfloat16", model="qwen2.5-vl-7b", dtype="bfloat16", **real),
         agreement_cell("7b-float32", model="qwen2.5-vl-7b", dtype="float32", **real),
         agreement_cell("qwen3-8b-bfloat16", model="qwen3-vl-8b", dtype="bfloat16", **real),
         agreement_cell("qwen3-8b-float32", model="qwen3-vl-8b", dtype="float32", **real),
         sleep_cell("tiny", model="tiny"),
         sleep_cell("tiny-qwen3", model="tiny-qwen3"),
+        sleep_cell("tiny-qwen3.5", model="tiny-qwen3.5"),
         sleep_cell("tiny-lora", model="tiny", lora_rank=8),
         sleep_cell("qwen3-8b-lora", model="qwen3-vl-8b", lora_rank=8, **small),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 3}, job_agrees, seconds=540.0),
@@ -191,6 +193,7 @@ def cpu_cells() -> list[Cell]:
         agreement_cell("tiny-float32", model="tiny", dtype="float32", **small),
         agreement_cell("tiny-float32-fused", model="tiny", dtype="float32", fused=True, **small),
         agreement_cell("tiny-qwen3-float32-fused", model="tiny-qwen3", dtype="float32", fused=True, **small),
+        agreement_cell("tiny-qwen3.5-float32", model="tiny-qwen3.5", dtype="float32", **small),
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16", **small),
         agreement_cell(
             "7b-float32", model="qwen2.5-vl-7b", dtype="float32", layers=1, vision_layers=1, turns=2, **small

@@ -94,7 +94,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
 }
 """Published shapes by name; neither ties its output layer to the embedding."""
-TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
+TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl", "tiny-qwen3.5": "qwen3_5"}
 """The toy world's models, with a processor that leaves frames as they are."""
 
 

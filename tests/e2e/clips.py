@@ -149,7 +149,7 @@ async def compare(checkpoint: Path) -> None:
 
         # another processor than the trainer's is noticed
         told = chat_format.visual_tokens
-        chat_format.visual_tokens = lambda shown: told(shown) + 1  # type: ignore[method-assign]
+        chat_format.visual_tokens = lambda shown: 2 * told(shown)  # type: ignore[method-assign]
         with pytest.raises(RenderedPromptError):
             await by_reference(ids, [first, single, second])
         chat_format.visual_tokens = told  # type: ignore[method-assign]

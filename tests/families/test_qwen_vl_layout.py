@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from transformers import vision_utils
 
 from agentic_video.families.qwen_vl_layout import cache_by_size
+from tests.families.processors import QWEN_VL
 
 NAMES = ("get_vision_position_ids", "get_vision_window_index", "get_vision_bilinear_indices_and_weights")
 MERGE, WINDOW, PATCH, SIDE = 2, 112, 14, 48
@@ -19,7 +20,7 @@ SIZES = st.tuples(st.integers(1, 3), *[st.integers(1, 12).map(lambda half: half 
 def patched() -> SimpleNamespace:
     """The patched functions of the families' modules."""
     found = {}
-    for family in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+    for family in QWEN_VL:
         module = import_module(f"transformers.models.{family}.modeling_{family}")
         copy = ModuleType(module.__name__)
         vars(copy).update({name: vars(module)[name] for name in NAMES if hasattr(module, name)})

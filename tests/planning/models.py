@@ -8,11 +8,13 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
 )
 
-from agentic_video.families.shapes import TextShape, VisionShape
+from agentic_video.families.shapes import LinearShape, TextShape, VisionShape
 from agentic_video.planning.shapes import ModelShape
 
 TINY = {
@@ -33,6 +35,24 @@ TINY = {
     ),
 }
 """Small shapes whose sides all differ, so that a formula can't be right by accident."""
+HYBRID = {
+    "qwen3_5": ModelShape(
+        "qwen3_5",
+        TextShape(
+            hidden=64,
+            layers=4,
+            heads=4,
+            kv_heads=2,
+            head_dim=32,
+            intermediate=96,
+            vocab=2048,
+            tied=False,
+            linear=LinearShape(layers=3, key_heads=2, key_dim=16, value_heads=6, value_dim=24, kernel=4),
+        ),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=16, positions=2304),
+    ),
+}
+"""The same with linear attention in some decoder layers."""
 
 
 def config_of(shape: ModelShape) -> Any:
@@ -69,16 +89,28 @@ def config_of(shape: ModelShape) -> Any:
     if shape.family == "qwen2_5_vl":
         return Qwen2_5_VLConfig(text_config=texts, vision_config={**visions, "fullatt_block_indexes": [0]}, **ids)
     texts["head_dim"] = text.head_dim
+    if text.linear:
+        texts |= {
+            "linear_num_key_heads": text.linear.key_heads,
+            "linear_key_head_dim": text.linear.key_dim,
+            "linear_num_value_heads": text.linear.value_heads,
+            "linear_value_head_dim": text.linear.value_dim,
+            "linear_conv_kernel_dim": text.linear.kernel,
+        }
+        visions["num_position_embeddings"] = vision.positions
+        return Qwen3_5Config(text_config=texts, vision_config=visions, **ids)
     visions["deepstack_visual_indexes"] = list(range(vision.deepstack))
     visions["num_position_embeddings"] = vision.positions
     return Qwen3VLConfig(text_config=texts, vision_config=visions, **ids)
 
 
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
+    """A shape as transformers' model, with random weights in float32."""
     kinds = {
         "qwen2_vl": Qwen2VLForConditionalGeneration,
         "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
         "qwen3_vl": Qwen3VLForConditionalGeneration,
+        "qwen3_5": Qwen3_5ForConditionalGeneration,
     }
     with torch.device(device):
         return kinds[shape.family]._from_config(config_of(shape), attn_implementation=attention)

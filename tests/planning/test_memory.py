@@ -14,7 +14,7 @@ from agentic_video.planning.memory import BF16, Head, Precision
 from agentic_video.planning.shapes import ModelShape, published_shapes
 from agentic_video.utils.units import GIB
 from tests.planning.live import LiveBytes, allocated_peak
-from tests.planning.models import TINY, model_of
+from tests.planning.models import HYBRID, TINY, model_of
 
 SEVEN = published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"]
 HIDDEN, VOCAB = 32, 4096
@@ -173,6 +173,9 @@ def test_decoder_without_checkpoints(family: str) -> None:
     assert kept <= memory.decoder_bytes(1024, shape, checkpointed=False) <= 1.6 * kept
 
 
+TOWERS = {**TINY, **HYBRID}
+
+
 def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int, int]:
     model = model_of(shape).bfloat16().train()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -187,7 +190,7 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     return kept, live.peak - kept
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", TOWERS)
 @pytest.mark.parametrize(
     ("width", "inner", "patches"),
     [
@@ -197,8 +200,8 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     ],
 )
 def test_vision_tower(family: str, width: int, inner: int, patches: int) -> None:
-    vision = replace(TINY[family].vision, hidden=width, intermediate=inner, depth=4)
-    shape = replace(TINY[family], vision=vision)
+    vision = replace(TOWERS[family].vision, hidden=width, intermediate=inner, depth=4)
+    shape = replace(TOWERS[family], vision=vision)
     kept, working = tower(shape, patches)
     assert memory.tower_bytes(patches, shape) == pytest.approx(kept, rel=0.08)
     assert patches * memory.block_bytes(shape) == pytest.approx(working, rel=0.06)
@@ -220,6 +223,23 @@ def test_kv_cache_is_vllm_s_own_spec(tensor_parallel: int, heads: int) -> None:
 
     spec = FullAttentionSpec(block_size=16, num_kv_heads=heads, head_size=128, dtype=torch.bfloat16)
     assert 16 * memory.kv_bytes(SEVEN.text, tensor_parallel) == SEVEN.text.layers * spec.page_size_bytes
+
+
+def test_linear_attention_has_a_state_and_no_cache() -> None:
+    """Of Qwen3.5-9B's 32 layers 8 have a cache; a state is 32 heads of 128 x 128, and 3 inputs of 8192 numbers."""
+    from vllm.v1.kv_cache_interface import MambaSpec
+
+    text = published_shapes()["Qwen/Qwen3.5-9B"].text
+    assert memory.kv_bytes(text) == 8 * 2 * 4 * 256 * BF16
+    spec = MambaSpec(
+        block_size=16,
+        shapes=((3, 8192), (32, 128, 128)),
+        dtypes=(torch.bfloat16, torch.float32),
+        mamba_cache_mode="align",
+    )
+    assert memory.state_bytes(text) == 2 * 24 * spec.page_size_bytes
+    assert memory.state_bytes(text, 2) == memory.state_bytes(text) // 2
+    assert memory.state_bytes(SEVEN.text) == 0
 
 
 @pytest.mark.parametrize("frozen", [False, True])

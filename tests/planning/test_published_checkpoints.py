@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
+from transformers import Qwen2_5_VLConfig, Qwen3_5Config, Qwen3VLConfig
 
 from agentic_video.evaluation.checkpoints import checkpoints
 from agentic_video.families.registry import FAMILY_OF
@@ -46,11 +46,11 @@ def test_facts_agree_with_shapes_and_with_each_other() -> None:
         assert facts.sources and facts.template
         assert bool(facts.base) == bool(facts.unsourced)
         assert facts.rules == published_checkpoints()[FAMILY_OF[facts.family].example].rules
-        assert not facts.base or facts.tied == published_checkpoints()[facts.base].tied
+        assert not facts.base or facts.family == published_checkpoints()[facts.base].family
 
 
 def test_token_ids_are_those_of_transformers_configs() -> None:
-    for config in (Qwen2_5_VLConfig(), Qwen3VLConfig()):
+    for config in (Qwen2_5_VLConfig(), Qwen3VLConfig(), Qwen3_5Config()):
         tokens = published_checkpoints()[FAMILY_OF[config.model_type].example].tokens
         assert tokens["<|image_pad|>"] == config.image_token_id
         assert tokens["<|video_pad|>"] == config.video_token_id

@@ -5,7 +5,7 @@ import pytest
 
 from agentic_video.planning.shapes import published_shapes, shape_from, shape_of
 from agentic_video.utils.errors import SetupError
-from tests.planning.models import TINY, config_of, model_of
+from tests.planning.models import HYBRID, TINY, config_of, model_of
 
 PARAMETERS = {
     "Qwen/Qwen2.5-VL-3B-Instruct": 3_754_622_976,
@@ -13,8 +13,11 @@ PARAMETERS = {
     "Qwen/Qwen2.5-VL-32B-Instruct": 33_452_718_336,
     "Qwen/Qwen3-VL-4B-Instruct": 4_437_815_808,
     "Qwen/Qwen3-VL-8B-Instruct": 8_767_123_696,
+    "Qwen/Qwen3.5-9B": 9_409_813_744,
+    "Qwen/Qwen3.5-27B": 27_356_728_560,
 }
-"""As the models' pages say."""
+"""As the models' pages say; Qwen3.5's as transformers builds them."""
+SHAPES = {**TINY, **HYBRID}
 
 
 @pytest.mark.parametrize(("name", "count"), PARAMETERS.items())
@@ -29,15 +32,16 @@ def test_transformers_builds_as_many(name: str) -> None:
     assert sum(one.numel() for one in model.parameters()) == shape.parameters
     assert sum(one.numel() for one in model.model.visual.parameters()) == shape.tower
     assert sum(one.numel() for one in model.model.visual.blocks[0].parameters()) == shape.block
-    assert sum(one.numel() for one in model.model.language_model.layers[0].parameters()) == shape.layer
+    layers = [sum(one.numel() for one in layer.parameters()) for layer in model.model.language_model.layers]
+    assert (max(layers), sum(layers)) == (shape.layer, shape.decoder)
     assert model.lm_head.weight.numel() == shape.embedding
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", SHAPES)
 def test_adapters_are_as_many_as_peft_makes(family: str) -> None:
     from peft import LoraConfig, get_peft_model
 
-    shape = TINY[family]
+    shape = SHAPES[family]
     adapted = get_peft_model(
         model_of(shape),
         LoraConfig(r=4, target_modules="all-linear", exclude_modules=".*visual.*", task_type="CAUSAL_LM"),
@@ -47,11 +51,11 @@ def test_adapters_are_as_many_as_peft_makes(family: str) -> None:
     assert not [name for name in trained if "visual" in name or "lm_head" in name]
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", SHAPES)
 def test_a_folder_s_config_is_read(family: str, tmp_path: Path) -> None:
-    config_of(TINY[family]).save_pretrained(tmp_path)
+    config_of(SHAPES[family]).save_pretrained(tmp_path)
     read = shape_of(str(tmp_path))
-    assert (read.family, read.text, read.vision) == (family, TINY[family].text, TINY[family].vision)
+    assert (read.family, read.text, read.vision) == (family, SHAPES[family].text, SHAPES[family].vision)
 
 
 def test_older_files_have_the_text_s_keys_at_the_top() -> None:

@@ -48,9 +48,14 @@ def test_chat_template(checkpoint: Path) -> None:
 def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: Any) -> None:
     model = AutoModelForImageTextToText.from_pretrained(any_checkpoint, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(any_checkpoint)
-    expected = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[model.config.model_type]
-    assert type(model).__name__ == f"{expected}ForConditionalGeneration"
-    assert type(processor).__name__ == f"{expected}Processor"
+    named, processors = {
+        "qwen2_vl": ("Qwen2VL", "Qwen2VLProcessor"),
+        "qwen2_5_vl": ("Qwen2_5_VL", "Qwen2_5_VLProcessor"),
+        "qwen3_vl": ("Qwen3VL", "Qwen3VLProcessor"),
+        "qwen3_5": ("Qwen3_5", "Qwen3VLProcessor"),
+    }[model.config.model_type]
+    assert type(model).__name__ == f"{named}ForConditionalGeneration"
+    assert type(processor).__name__ == processors
     assert model.config.text_config.vocab_size == len(processor.tokenizer) == len(tokenizer)
     assert model.config.text_config.hidden_size // model.config.text_config.num_attention_heads >= 32
     side = family_of(model).tiny.frame_side

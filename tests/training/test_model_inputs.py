@@ -115,7 +115,7 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +205,9 @@ def test_clips_that_the_processor_would_resize(family: str, processors: dict[str
         model_inputs(processor, torch.tensor(ids), shown)
 
 
-def test_positions_of_qwen3_with_clips_are_the_model_s(processors: dict[str, Any]) -> None:
-    processor = processors["qwen3_vl"]
+@pytest.mark.parametrize("family", ["qwen3_vl", "qwen3_5"])
+def test_positions_with_clips_are_the_model_s(family: str, processors: dict[str, Any]) -> None:
+    processor = processors[family]
     shown = mixed(32)
     output = hf_output(processor, shown)
     expected, _ = processor.get_rope_index(

@@ -162,8 +162,10 @@ def test_lora_of_the_recipes(family: str, tokenizer: Any) -> None:
     model = get_peft_model(plain, LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=8, **targets))
     trained = draw_adapters(model)
     assert trained and not any("visual" in name for name in trained)
+    linear_attention = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in trained} == {
-        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        *(linear_attention if family == "qwen3_5" else ()),
     }
     merged = patches.merge_lora(model.state_dict(), 8 / 2)
     assert set(merged) == set(before)

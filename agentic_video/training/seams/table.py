@@ -133,6 +133,16 @@ VLLM_SEAMS = (
         "vllm-project/vllm#52916",
         cpu_only=True,
     ),
+    Seam(
+        "agentic_video.training.seams.vllm_seeds:keep_generators",
+        "vllm.v1.worker.gpu_model_runner",
+        {
+            "vllm.v1.worker.gpu_model_runner:GPUModelRunner._sample": "e00bd5722100",
+            "vllm.v1.worker.gpu_model_runner:GPUModelRunner._bookkeeping_sync": "1d82d9c7dfb0",
+        },
+        "a request with a seed fails on a CPU when its prompt is prefilled in chunks",
+        cpu_only=True,
+    ),
     *own_seams(seam for family in FAMILIES for seam in family.vllm_seams),
 )
 """Applied in vLLM's own processes."""

@@ -22,6 +22,13 @@ class EvalContext:
         self.plan = plan
         self._own = backend is None
         self.backend = backend or make_backend(plan.model, plan.system.size_factor)
+        if (chat_format := self.backend.chat_format) is not None:
+            try:
+                chat_format.check_role(plan.system.observation_role)
+            except ValueError as error:
+                if self._own:
+                    self.backend.close()
+                raise SetupError(str(error)) from error
         self.source = FrameStore(plan.settings.frame_store)
         self.graders = make_graders(plan, self.source)
 

@@ -357,19 +357,23 @@ class ChatFormat:
 
     def turn_ends(self, turns: int, role: ObservationRole) -> list[int]:
         """Id at which the template ends each of some turns, between which messages of a role stand."""
+        end = self._end_before(role)
+        return [self.end_id if end is None else end] * (turns - 1) + [self.end_id]
+
+    def _end_before(self, role: ObservationRole) -> int | None:
+        """End of a reply with which the template begins a message that follows; None if it is no special token."""
         self.check_role(role)
-        first = self.encode(self._markups[role][0].lstrip())[0]
-        return [first if first in self.end_markup else self.end_id] * (turns - 1) + [self.end_id]
+        first = self.encode(self._markups[role][0].lstrip())[:1]
+        return next((token for token in first if token in self.end_markup), None)
 
     def replaced_ids(self, after: Sequence[int], role: ObservationRole = "user") -> int:
         """Number of ids (0 or 1) at a reply's end that an observation takes the place of.
 
         Such an end begins another role's message, where the template ends no reply by itself.
         """
-        self.check_role(role)
         if self._closes or len(after) < 2 or after[-1] not in self.end_markup:
             return 0
-        return int(not self._markups[role][0].lstrip().startswith(self.decode(after[-1:])))
+        return int(self._end_before(role) not in (None, after[-1]))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class ToyBackend(Backend):
         self.visual_token_side = family_of(model).tiny.frame_side
         self._spec = spec
         self._engine = BatchEngine(model, tokenizer, temperature=spec.temperature, seed=spec.seed)
-        self._format = chat_format(tokenizer, model.config.model_type, spec.template_kwargs)
+        self.chat_format = self._format = chat_format(tokenizer, model.config.model_type, spec.template_kwargs)
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         engine = SeededEngine(self._engine, turn_seeds(self._spec, episode))

@@ -123,6 +123,19 @@ def test_the_end_that_the_template_writes_is_known(family: str) -> None:
     assert bare.end_id == ends[0]
 
 
+def test_a_model_that_ends_no_reply_is_refused() -> None:
+    markup, template = TEMPLATES["plain"]
+    unmarked = template.replace("<|im_start|>", "[").replace("<|im_end|>", "]")
+    # the template's end is no special token, the tokenizer's is
+    chat_format = format_with(replace(markup, ends=()), unmarked)
+    end = chat_format.tokenizer.eos_token_id
+    assert (chat_format.eos_ids, chat_format.end_id) == ({end}, end)
+    assert chat_format.decode(chat_format.observation_ids(("seen",), [end])) == "]\n[user\nseen]\n[assistant\n"
+    assert chat_format.replaced_ids([5, end]) == 0
+    with pytest.raises(ValueError, match="ends a reply"):
+        format_with(replace(markup, end="", ends=()), unmarked)
+
+
 def test_ends_come_from_the_checkpoint_s_files(tmp_path: Path) -> None:
     tokenizer = tokenizer_of(TEMPLATES["plain"][0])
     end, pad = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])

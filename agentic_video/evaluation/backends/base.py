@@ -6,7 +6,7 @@ from typing import ClassVar
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Policy
-from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 
 
@@ -27,6 +27,9 @@ class Backend(ABC):
 
     takes_clips: ClassVar[bool] = True
     """Frames can be shown as one video."""
+
+    chat_format: ChatFormat | None = None
+    """Of a backend that renders prompts itself."""
 
     visual_token_side: int
     """Pixels along each side of one visual token."""

@@ -25,6 +25,7 @@ class VllmBackend(Backend):
         from vllm.v1.engine.async_llm import AsyncLLM
 
         self._format = ChatFormat.of(load_processor(spec.model), template_kwargs=spec.template_kwargs)
+        self.chat_format = self._format
         self._format.family.prepare_vllm()
         spawn_engines()
         self.visual_token_side = self._format.rules.side

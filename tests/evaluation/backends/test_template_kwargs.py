@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.backends.vllm_server import VllmServerBackend
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelOptions, model_spec
+from agentic_video.evaluation.plan import EvalPlan
 from agentic_video.toyworld.backend import ToyBackend
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import composed
@@ -46,6 +49,16 @@ def test_engines_render_with_the_run_s_variables(engine: str, thinking: str) -> 
     assert start_of(backend(engine, thinking, f"{KEY}.enable_thinking=false")) == ""
     with pytest.raises(SetupError, match="reasoning_effort"):
         backend(engine, thinking, f"{KEY}.reasoning_effort=low")
+
+
+def test_a_template_without_tool_messages_is_refused_once(checkpoint: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template(tool=False))
+    made = backend("toy", str(folder))
+    config = composed("timesearch", "laptop", "agentic_video.system.observation_role=tool")
+    plan = EvalPlan(tmp_path, settings_of(config), made._spec, limits_of(config), 1)  # type: ignore[attr-defined]
+    with pytest.raises(SetupError, match=r"agentic_video\.system\.observation_role"):
+        EvalContext(plan, made)
 
 
 def test_a_chat_server_is_told_the_variables() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentic_video.families.qwen3_vl import Qwen3VL
 from agentic_video.families.qwen_vl import layout_seam, modules_of
@@ -47,7 +47,7 @@ class Qwen35(Qwen3VL):
     example = "Qwen/Qwen3.5-9B"
     preloaded = modules_of("qwen3_5")
     seams = (layout_seam("qwen3_5", get_vision_bilinear_indices_and_weights="73cd5334bab9"),)
-    vllm_seams = CPU_SEAMS
+    vllm_seams: ClassVar[tuple[Seam, ...]] = CPU_SEAMS
     activations = ActivationBytes(heads=20, block_hidden=20, block_intermediate=6, ends=11)
     """``heads`` isn't measured: what fla's kernels keep of a layer with linear attention, counted tensor by tensor."""
 
@@ -88,17 +88,23 @@ class Qwen35(Qwen3VL):
 
     def _rest(self, text: TextShape) -> int:
         """Parameters of a layer's MLP and norms."""
-        return 3 * text.hidden * text.intermediate + 2 * text.hidden
+        return self.mlp_parameters(text) + 2 * text.hidden
+
+    def mlp_parameters(self, text: TextShape) -> int:
+        """Parameters of a layer's MLP."""
+        return 3 * text.hidden * text.intermediate
+
+    def mlp_ends(self, text: TextShape) -> int:
+        """Inputs and outputs of a layer's MLP."""
+        return 3 * (text.hidden + text.intermediate)
 
     def adapter_ends(self, text: TextShape) -> int:
-        linear = text.linear
-        full = replace(text, layers=text.cached_layers)
-        ends = super().adapter_ends(full) + full.layers * text.heads * text.head_dim
+        queries, keys, linear = text.heads * text.head_dim, text.kv_heads * text.head_dim, text.linear
+        ends = text.cached_layers * (4 * text.hidden + 3 * queries + 2 * keys) + text.layers * self.mlp_ends(text)
         if linear is None:
             return ends
         outputs = linear.convolved + 2 * linear.values + 2 * linear.value_heads
-        mlp = 3 * (text.hidden + text.intermediate)
-        return ends + linear.layers * (5 * text.hidden + outputs + mlp)
+        return ends + linear.layers * (5 * text.hidden + outputs)
 
     @cached_property
     def tiny(self) -> "TinyModels":

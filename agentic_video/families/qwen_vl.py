@@ -173,6 +173,6 @@ def layout_seam(model_type: str, **sources: str) -> Seam:
     )
 
 
-def modules_of(model_type: str) -> tuple[str, str]:
+def modules_of(model_type: str) -> tuple[str, ...]:
     """transformers' module of a model, and vLLM's."""
     return f"transformers.models.{model_type}.modeling_{model_type}", f"vllm.model_executor.models.{model_type}"

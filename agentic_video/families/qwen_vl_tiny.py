@@ -388,6 +388,16 @@ class TinyQwen35(TinyQwen3VL):
         return {name: value for name, value in settings.items() if not name.startswith("deepstack")}
 
 
+class TinyQwen35Moe(TinyQwen35):
+    """Tiny Qwen3.5 with experts."""
+
+    classes = ("Qwen3_5MoeConfig", "Qwen3_5MoeForConditionalGeneration", "Qwen3VLProcessor")
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        own = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+        return {**super().text_settings(half), **own, "shared_expert_intermediate_size": 32}
+
+
 def rope(half: int, spatial: int) -> dict[str, Any]:
     """Positions in three axes, of which height and width have ``spatial`` numbers each."""
     sections = [half - 2 * spatial, spatial, spatial]

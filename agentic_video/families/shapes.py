@@ -36,10 +36,27 @@ class LinearShape:
 
 
 @dataclass(frozen=True)
+class ExpertShape:
+    """Experts of each decoder layer.
+
+    Attributes:
+        active: Experts that a token uses.
+        width: Of an expert's MLP.
+        shared: Width of the MLP that every token uses besides; 0 if there is none.
+    """
+
+    count: int
+    active: int
+    width: int
+    shared: int
+
+
+@dataclass(frozen=True)
 class TextShape:
     """Language model, from ``text_config``; ``tied`` if the output head is the embedding.
 
-    Of ``layers`` those of ``linear`` have linear attention; the sides of attention are those of the others.
+    Of ``layers`` those of ``linear`` have linear attention; the sides of attention are those of the others. With
+    ``experts``, ``intermediate`` is the width that a token uses.
     """
 
     hidden: int
@@ -51,6 +68,13 @@ class TextShape:
     vocab: int
     tied: bool
     linear: LinearShape | None = None
+    experts: ExpertShape | None = None
+
+    @property
+    def idle_parameters(self) -> int:
+        """Parameters of the experts that a token doesn't use."""
+        experts = self.experts
+        return 3 * self.layers * self.hidden * (experts.count - experts.active) * experts.width if experts else 0
 
     @property
     def cached_layers(self) -> int:

@@ -248,7 +248,7 @@ def generating_seconds(job: RunSpec) -> float:
     cached = (_overview_tokens(job) + job.typical) / 2 * kv_bytes(text, job.tensor_parallel)
     cached += state_bytes(text, job.tensor_parallel) / 2  # the running one
     read = passes * weights + each * said * cached
-    layers = prefilled_tokens(job) * shape.decoder
+    layers = prefilled_tokens(job) * (shape.decoder - text.idle_parameters)
     blocks = distinct_frames(job) * job.frame_patches * shape.vision.depth * shape.block
     return max(read / HBM, 2 * (layers + blocks) / (job.engines * job.tensor_parallel * FLOPS))
 

@@ -1,5 +1,6 @@
 """transformers' own models in given shapes."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,11 +11,13 @@ from transformers import (
     Qwen2VLForConditionalGeneration,
     Qwen3_5Config,
     Qwen3_5ForConditionalGeneration,
+    Qwen3_5MoeConfig,
+    Qwen3_5MoeForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
 )
 
-from agentic_video.families.shapes import LinearShape, TextShape, VisionShape
+from agentic_video.families.shapes import ExpertShape, LinearShape, TextShape, VisionShape
 from agentic_video.planning.shapes import ModelShape
 
 TINY = {
@@ -52,6 +55,13 @@ HYBRID = {
         VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=16, positions=2304),
     ),
 }
+HYBRID["qwen3_5_moe"] = replace(
+    HYBRID["qwen3_5"],
+    family="qwen3_5_moe",
+    text=replace(
+        HYBRID["qwen3_5"].text, experts=ExpertShape(count=6, active=2, width=40, shared=56), intermediate=2 * 40 + 56
+    ),
+)
 """The same with linear attention in some decoder layers."""
 
 
@@ -98,6 +108,15 @@ def config_of(shape: ModelShape) -> Any:
             "linear_conv_kernel_dim": text.linear.kernel,
         }
         visions["num_position_embeddings"] = vision.positions
+        if experts := text.experts:
+            texts |= {
+                "num_experts": experts.count,
+                "num_experts_per_tok": experts.active,
+                "moe_intermediate_size": experts.width,
+                "shared_expert_intermediate_size": experts.shared,
+            }
+            del texts["intermediate_size"]
+            return Qwen3_5MoeConfig(text_config=texts, vision_config=visions, **ids)
         return Qwen3_5Config(text_config=texts, vision_config=visions, **ids)
     visions["deepstack_visual_indexes"] = list(range(vision.deepstack))
     visions["num_position_embeddings"] = vision.positions
@@ -111,6 +130,7 @@ def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") ->
         "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
         "qwen3_vl": Qwen3VLForConditionalGeneration,
         "qwen3_5": Qwen3_5ForConditionalGeneration,
+        "qwen3_5_moe": Qwen3_5MoeForConditionalGeneration,
     }
     with torch.device(device):
         return kinds[shape.family]._from_config(config_of(shape), attn_implementation=attention)

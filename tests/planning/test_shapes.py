@@ -15,6 +15,7 @@ PARAMETERS = {
     "Qwen/Qwen3-VL-8B-Instruct": 8_767_123_696,
     "Qwen/Qwen3.5-9B": 9_409_813_744,
     "Qwen/Qwen3.5-27B": 27_356_728_560,
+    "Qwen/Qwen3.5-35B-A3B": 35_107_181_936,
 }
 """As the models' pages say; Qwen3.5's as transformers builds them."""
 SHAPES = {**TINY, **HYBRID}

@@ -52,6 +52,7 @@ def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: 
         "qwen2_vl": ("Qwen2VL", "Qwen2VLProcessor"),
         "qwen2_5_vl": ("Qwen2_5_VL", "Qwen2_5_VLProcessor"),
         "qwen3_vl": ("Qwen3VL", "Qwen3VLProcessor"),
+        "qwen3_5_moe": ("Qwen3_5Moe", "Qwen3VLProcessor"),
         "qwen3_5": ("Qwen3_5", "Qwen3VLProcessor"),
     }[model.config.model_type]
     assert type(model).__name__ == f"{named}ForConditionalGeneration"

@@ -165,7 +165,8 @@ def test_lora_of_the_recipes(family: str, tokenizer: Any) -> None:
     linear_attention = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in trained} == {
         *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        *(linear_attention if family == "qwen3_5" else ()),
+        *(linear_attention if family.startswith("qwen3_5") else ()),
+        *(("shared_expert_gate",) if family == "qwen3_5_moe" else ()),
     }
     merged = patches.merge_lora(model.state_dict(), 8 / 2)
     assert set(merged) == set(before)

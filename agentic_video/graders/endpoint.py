@@ -58,7 +58,9 @@ class EndpointConfig:
     Attributes:
         base_url: Of an OpenAI-compatible server, e.g. ``http://host:8000/v1``. Empty: the reward model that verl
             serves (``reward.reward_model.enable``); where there is none either, there is no such model.
+        model: Name of the model on that server.
         api_key_env: Environment variable that holds the key; your own server needs none.
+        timeout: Seconds for one request.
         max_retries: Retries after a failed or unreadable reply.
         retry_wait: Seconds before the first retry; doubled each time, at most 30. A server's ``Retry-After`` can make
             the pause longer, up to the same bound.

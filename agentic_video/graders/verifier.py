@@ -21,7 +21,11 @@ class VerifierConfig(EndpointConfig):
     """Settings of the verifier (see :class:`EndpointConfig`).
 
     Attributes:
+        timeout: Seconds for one request.
+        concurrency: Most requests at a time from one reward worker.
+        max_tokens: Most tokens of a reply.
         image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
+        image_quality: Of ``jpeg``, 1 to 95.
     """
 
     timeout: Annotated[float, Field(gt=0)] = 120.0

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from agentic_video.commands.health import HealthCheck
 from agentic_video.commands.install import lists_folder
 from agentic_video.launch.cluster import differences, report_nodes
 from agentic_video.training.seams.patches import VERL_VERSION
@@ -43,25 +44,25 @@ ANSWER_SECONDS = 10.0
 """Time limit of a file system's answer."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DoctorArguments:
-    """``agentic-video doctor`` has no options."""
+    """Report what this machine and its environment have, or what a checkpoint is."""
 
-
-@dataclass(frozen=True)
-class HealthCheck:
-    """One line of the report: a remedy where something is missing, a note where nothing has to be done."""
-
-    name: str
-    value: str
-    remedy: str = ""
-    note: str = ""
+    model: Path | None = None
+    """folder of a checkpoint: its family, what its processor and chat template do with each system's frames, and what
+    would be refused"""
 
 
 def run(options: DoctorArguments) -> int:
     """Print the report; returns the exit status: 1 when something is missing."""
     missing = 0
-    for check in health_checks():
+    if options.model is not None:
+        from agentic_video.commands.checkpoint import checkpoint_checks  # loads transformers
+
+        checks = checkpoint_checks(options.model.expanduser())
+    else:
+        checks = health_checks()
+    for check in checks:
         print(f"{'!!' if check.remedy else 'ok'} {check.name:15} {check.value}")
         if check.remedy:
             missing += 1

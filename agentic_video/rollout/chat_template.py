@@ -105,7 +105,7 @@ def _plain(values: Any) -> dict[str, Any]:
 
 def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
     """Refuse variables that a template doesn't read: they would change no prompt."""
-    read = _variables(template)
+    read = variables_of(template)
     for name in kwargs:
         if name not in read:
             raise SetupError(
@@ -115,7 +115,7 @@ def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
             )
 
 
-def _variables(template: str) -> set[str]:
+def variables_of(template: str) -> set[str]:
     """Names that a template doesn't set in each of its branches: what it may read of its caller."""
     from jinja2 import Environment, TemplateSyntaxError
     from jinja2.meta import find_undeclared_variables

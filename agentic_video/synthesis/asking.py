@@ -45,7 +45,8 @@ def chat_config(
 
     Args:
         name: Of the model; empty where the server has only one.
-        option, name_option: They name server and model, for messages.
+        option: Names the server in messages.
+        name_option: Names the model in messages.
         max_tokens: 0 leaves the length to the server.
     """
     if name:

@@ -221,7 +221,7 @@ def test_sizes_placeholders_and_patches_are_the_same_everywhere(
 @pytest.mark.parametrize("family", EXAMPLES)
 def test_one_system_of_each_family(family: str, folders: dict[str, Path]) -> None:
     """The quick part of the matrix: the system whose recipe is published for the family and whose sizes changed."""
-    name = {"qwen2_5_vl": "framethinker", "qwen3_vl": "paravt", "qwen3_5": "paravt"}[family]
+    name = "framethinker" if family == "qwen2_5_vl" else "paravt"
     assert checked(name, "images", "wide", folders[family])[0] > 4
     assert checked(name, "video", "wide", folders[family])[1] > 0
 

@@ -102,8 +102,8 @@ def test_logits_with_compiled_entropy(temperature: float, monkeypatch: pytest.Mo
         (512, VOCAB, HIDDEN, True),
         (4096, VOCAB, HIDDEN, True),
         # the head's gradient is large enough to see here; of more chunks than one, the last one's part is still there
-        (1024, 1024, 1024, True),
-        (1024, 1024, 1024, False),
+        (1024, 2048, 1024, True),
+        (1024, 2048, 1024, False),
     ],
 )
 def test_fused_head(tokens: int, entropy: bool, vocab: int, hidden: int, trained: bool) -> None:

@@ -9,7 +9,7 @@ from agentic_video.config.compose import compose_recipe, find_recipe
 from agentic_video.config.settings import settings_of
 from agentic_video.families.base import ProcessorRules
 from agentic_video.families.registry import family_of, load_processor
-from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures
+from agentic_video.planning.pictures import check_rollout_room, check_size_factor, opening_pictures
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.chat_template import template_of, variables_of
 from agentic_video.rollout.tokens import ChatFormat
@@ -68,8 +68,7 @@ def _system(system: System, rules: ProcessorRules, chat_format: ChatFormat | Non
     try:
         check_size_factor(system, rules)
         views = opening_pictures(system, rules, int(rollout.n))
-        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
-        check_engine_room(views, rules, sizes, "actor_rollout_ref.rollout.max_num_batched_tokens")
+        check_rollout_room(views, rules, rollout)
     except SetupError as error:
         return HealthCheck(system.name, "frames are refused", one_line(error))
     remedy = ""

@@ -19,7 +19,7 @@ from agentic_video.families.registry import UnknownFamilyError, family_of, load_
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
-from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.pictures import check_rollout_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.rollout.tokens import ChatFormat
@@ -238,10 +238,7 @@ def _check_pictures(model: str, config: DictConfig) -> None:
     views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
     for line in size_notes(views, rules, model):
         print(line, flush=True)
-    if rollout and rollout.name == "vllm":
-        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
-        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
-        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
+    check_rollout_room(views, rules, rollout)
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.families.base import ProcessorRules
 from agentic_video.systems.base import EpisodeView, System
@@ -170,6 +171,14 @@ def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Ma
             f"{key}={batched}: with disable_chunked_mm_input=True vLLM wants room for the largest item of the "
             f"checkpoint's processor, {room} tokens; set {key}={room}, or disable_chunked_mm_input=False"
         )
+
+
+def check_rollout_room(views: OpeningPictures, rules: ProcessorRules, rollout: DictConfig | None) -> None:
+    """Check the same of the engine that a job's config has at ``actor_rollout_ref.rollout``."""
+    if rollout and rollout.name == "vllm":
+        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
+        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> list[str]:

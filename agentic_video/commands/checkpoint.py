@@ -37,7 +37,7 @@ def checkpoint_checks(folder: Path) -> Iterator[HealthCheck]:
         yield HealthCheck("processor", "can't be loaded", remedy)
         return
     takes = "images and clips" if rules.takes_clips else "images alone"
-    yield HealthCheck("processor", f"{type(processor).__name__}: {takes}, sides multiples of {rules.side} pixels")
+    yield HealthCheck("processor", f"{type(processor).__name__}: {takes}, visual tokens of {rules.side} pixels")
     chat_format = None
     try:
         chat_format = ChatFormat.of(processor)

@@ -176,7 +176,7 @@ class ModelFamily(ABC):
     tower: ClassVar[str] = "visual"
     """Name of the vision tower's module."""
     merger: ClassVar[str] = "merger"
-    """Part of the names of modules in the tower that make visual tokens of patches."""
+    """Part of the names of modules, in the tower or beside it, that make visual tokens of patches."""
     tower_layer: ClassVar[str]
     """A linear layer in the tower, as Hugging Face names it."""
     preloaded: ClassVar[tuple[str, ...]] = ()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.features import FRAMES_AS
 from agentic_video.families.base import ProcessorRules
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import view_budget
@@ -57,7 +58,7 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
     for shown in found:
         frames = len(shown.frames) if isinstance(shown, Clip) else 0
         if frames and not rules.takes_clips:
-            continue
+            raise SetupError(f"{FRAMES_AS}=video: this model is shown no clips; set {FRAMES_AS}=images", key=FRAMES_AS)
         size = shown.width, shown.height
         try:
             kept = rules.kept(*size, frames)
@@ -143,8 +144,8 @@ def check_size_factor(system: System, rules: ProcessorRules) -> None:
     has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
     if has and system.size_factor != rules.side:
         raise SetupError(
-            f"agentic_video.system.size_factor={system.size_factor}: the checkpoint's processor makes sides multiples "
-            f"of {rules.side} pixels; set agentic_video.system.size_factor={rules.side}"
+            f"agentic_video.system.size_factor={system.size_factor}: a visual token of the checkpoint's processor "
+            f"is {rules.side} pixels wide; set agentic_video.system.size_factor={rules.side}"
         )
 
 
@@ -186,10 +187,9 @@ def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> lis
     if not views.changed:
         return []
     (asked, kept), more = views.changed[0], len(views.changed) - 1
-    cells = [max(1, round(size[0] / rules.side)) * max(1, round(size[1] / rules.side)) for size in (asked, kept)]
     others = f" ({more} more such sizes)" if more else ""
     return [
-        f"note: frames of {asked[0]}x{asked[1]} pixels ({cells[0]} tokens) are shown at {kept[0]}x{kept[1]} "
-        f"({cells[1]} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
+        f"note: frames of {asked[0]}x{asked[1]} pixels are shown at {kept[0]}x{kept[1]} "
+        f"({rules.tokens(*kept)} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
         "preprocessor_config.json"
     ]

@@ -14,7 +14,9 @@ from uuid import uuid4
 import pytest
 from PIL import Image
 from transformers import AutoProcessor
+from verl.workers.rollout.vllm_rollout import vllm_async_server
 
+from agentic_video.families.placeholders import collapsed_placeholders
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
@@ -72,11 +74,11 @@ class Looker(System):
 class Client:
     """verl's client, of one server."""
 
-    def __init__(self, engine: Any):
-        self._engine = engine
+    def __init__(self, engine: Any, processor: Any):
+        self._server = server(engine, processor)
 
     async def generate(self, *, prompt_ids: Sequence[int], sampling_params: Any, image_data: Any, **rest: Any) -> Any:
-        return await server(self._engine).generate(
+        return await self._server.generate(
             list(prompt_ids), sampling_params, uuid4().hex, image_data=image_data
         )
 
@@ -92,10 +94,11 @@ async def compare(checkpoint: Path) -> None:
         await engine.reset_mm_cache()
         ours, processor = ReferenceEngine(engine, Store()), AutoProcessor.from_pretrained(checkpoint)
         chat_format = ChatFormat.of(processor)
-        side = processor.image_processor.patch_size * processor.image_processor.merge_size
+        side = chat_format.family.tiny.frame_side
+        collapsed_placeholders(vllm_async_server)
 
         async def episode(system: Looker) -> tuple[Trajectory, TokenPolicy]:
-            policy = TokenPolicy(VerlEngine(Client(ours), SAMPLING, "one"), chat_format, LIMITS, system)
+            policy = TokenPolicy(VerlEngine(Client(ours, processor), SAMPLING, "one"), chat_format, LIMITS, system)
             return await play(system, policy, QA, MemoryStore()), policy
 
         trajectory, policy = await episode(Looker(side))
@@ -123,10 +126,12 @@ async def compare(checkpoint: Path) -> None:
                 "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
             }
             images = [Image.fromarray(visual.image) for visual in sequence.visuals]  # type: ignore[union-attr]
-            again = await server(engine).generate(sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None)
+            again = await server(engine, processor).generate(sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None)
             assert (again.token_ids, len(ids) > 0) == (ids, True)
             assert log_probs == pytest.approx(again.log_probs, abs=1e-4)
-            assert chat_format.decode(sequence.prompt_ids).endswith("assistant\n" + "<answer>" * len(images))
+            begun = chat_format.prefix_ids("<answer>") if images else []
+            header = chat_format.opening_ids([Message("user", ("",))])[-1:]
+            assert sequence.prompt_ids[-1 - len(begun) :] == [*header, *begun]
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import torch
 from transformers import AutoProcessor
 
 from agentic_video.evaluation.backends.vllm import vllm_prompt
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.training.engines.vllm_images import ReferenceEngine
@@ -106,18 +107,15 @@ class Asked:
 
     def short(self) -> list[int]:
         """The same with one placeholder for each frame, as verl's server is asked."""
-        token, kept = self._format.image_token_id, list[int]()
-        for item in self.ids:
-            if item != token or kept[-1] != token:
-                kept.append(item)
-        return kept
+        return self._format.family.one_placeholder(self._format.encode, self.ids)
 
 
 def expected(
     model: Any, processor: Any, ids: Sequence[int], numbers: Sequence[int], said: Sequence[int]
 ) -> list[float]:
     """Log-probabilities of what was said, by transformers' model."""
-    pictures = processor.image_processor(images=[image(number) for number in numbers], return_tensors="pt")
+    made = processor.image_processor(images=[image(number) for number in numbers], return_tensors="pt")
+    pictures = {name: value for name, value in made.items() if not name.startswith("num_")}
     rows = torch.tensor([[*ids, *said]])
     kinds = (rows == model.config.image_token_id).long()
     with torch.no_grad():
@@ -128,11 +126,11 @@ def expected(
     return [float(found[place, token]) for place, token in enumerate(said)]
 
 
-def changed(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def changed(weights: Mapping[str, torch.Tensor], tower: str) -> dict[str, torch.Tensor]:
     """Weights of which those of the vision tower, and no others, are other ones."""
     torch.manual_seed(1)
     made = {
-        name: value + 0.5 * value.std() * torch.randn_like(value) if ".visual." in name and value.dim() > 1 else value
+        name: value + 0.5 * value.std() * torch.randn_like(value) if tower in name.split(".") and value.dim() > 1 else value
         for name, value in weights.items()
     }
     assert any(made[name] is not value for name, value in weights.items())
@@ -206,7 +204,7 @@ async def changed_tower(by_reference: Any, there: Any, asked: Asked, model: Any,
     before = await by_reference(*pictures)
     assert (await by_reference(*pictures)).log_probs == pytest.approx(before.log_probs, abs=1e-6)  # from the caches
     weights = {name: value.clone() for name, value in model.state_dict().items()}
-    other = changed(weights)
+    other = changed(weights, family_of(model).tower)
     await sync_weights(there, other.items())
     assert there.global_steps == 8
     after = await by_reference(*pictures)

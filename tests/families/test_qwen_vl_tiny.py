@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
+from agentic_video.families.base import ProcessorError
 from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.families.tiny import pixels_of, seconds_of
 from agentic_video.toyworld.build.imitation import logits_at
@@ -18,19 +19,18 @@ from tests.families.processors import QWEN_VL
 def test_fast_forward_equals_the_stock_one(any_checkpoint: Path) -> None:
     model, tokenizer = load_checkpoint(any_checkpoint)
     model.eval()
-    tiny = family_of(model).tiny
-    side, processor = tiny.frame_side, tiny.processor(tokenizer)
-    rng = np.random.default_rng(0)
-    sizes = [(side, side), (2 * side, 2 * side), (side, 2 * side), (side, side)]
-    images = [rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
-    tokens = [height * width // side**2 for height, width in sizes]
-    text = "".join(f"a<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>b" for count in tokens) + " it is red"
-    ids = tokenizer(text, return_tensors="pt")["input_ids"]
-    stock = processor.image_processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
-    kinds = (ids == model.config.image_token_id).int()
+    family = family_of(model)
+    side, processor = family.tiny.frame_side, family.tiny.processor(tokenizer)
+    rng, rules = np.random.default_rng(0), family.rules(processor)
+    sizes = [rules.kept(*size) for size in [(side, side), (2 * side, 2 * side), (2 * side, side), (side, side)]]
+    images = [rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for width, height in sizes]
+    content = [{"type": "text", "text": "a"}, *[{"type": "image"}] * len(images), {"type": "text", "text": "b is red"}]
+    text = tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
+    stock = processor(text=[text], images=[Image.fromarray(image) for image in images], return_tensors="pt")
+    ids = stock["input_ids"]
     with torch.no_grad():
-        expected = model(input_ids=ids, mm_token_type_ids=kinds, **stock).logits[0]
-        places = tiny.positions(model, ids[0].tolist(), images)[:, None]
+        expected = model(**stock).logits[0]
+        places = family.tiny.positions(model, ids[0].tolist(), images)[:, None]
         fast = logits_at(model, ids, images, places, torch.ones_like(ids, dtype=torch.bool))
         without = logits_at(model, ids, [image * 0 for image in images], places, torch.ones_like(ids, dtype=torch.bool))
     assert torch.allclose(expected, fast, atol=1e-3, rtol=1e-3)
@@ -57,7 +57,7 @@ def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
     model.eval()
     tiny = family_of(model).tiny
     side, processor = tiny.frame_side, tiny.processor(tokenizer)
-    rng = np.random.default_rng(0)
+    rng, rules = np.random.default_rng(0), family_of(model).rules(processor)
 
     def frame(number: int, time: float, width: int) -> Frame:
         return Frame(number, time, rng.integers(0, 256, (side, width, 3), dtype=np.uint8))
@@ -67,6 +67,11 @@ def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
         Clip((frame(7, 20.0, side), frame(8, 20.25, side))),
     ]
     shown: list[Visual] = [clips[0], frame(9, 30.0, 2 * side), clips[1]]
+    if not rules.takes_clips:
+        for refused in (rules.resized, rules.kept, rules.tokens):
+            with pytest.raises(ProcessorError, match="frames_as"):
+                refused(side, side, 5)
+        return
     ids = chat_format_of(model, tokenizer).opening_ids([Message("user", ("look", *shown, "it is red"))])
     images = pixels_of(shown)
     places = tiny.positions(model, ids, images, seconds_of(shown))[:, None]

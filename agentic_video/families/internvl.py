@@ -41,7 +41,7 @@ class InternVL(ModelFamily):
     tower_layer = "model.vision_tower.encoder.layer.0.attention.q_proj"
     preloaded = (MODELING, "vllm.model_executor.models.interns1")
     seams = (TEXT_ONLY,)
-    activations = ActivationBytes(heads=10, block_hidden=20, block_intermediate=6)
+    activations = ActivationBytes(heads=10, block_hidden=16, block_intermediate=6, ends=5)
 
     def rules(self, processor: Any) -> ProcessorRules:
         return rules_of(processor)

@@ -21,9 +21,12 @@ def run_tower_always(model_class: Any, blank: Callable[[Any], Mapping[str, Any]]
     def forward(self: Any, *args: Any, **inputs: Any) -> Any:
         if inputs.get("pixel_values") is not None or inputs.get("past_key_values") is not None:
             return original(self, *args, **inputs)
-        # before the decoder, as with pictures; its gradient comes after the decoder's, as with pictures
-        nothing = 0 * self.get_image_features(**blank(self), return_dict=True).pooler_output.sum()
-        hook = self.get_input_embeddings().register_forward_hook(lambda _, __, embedded: embedded + nothing)
+
+        def run_tower(_: Any, __: Any, embedded: Any) -> Any:
+            return embedded + 0 * self.get_image_features(**blank(self), return_dict=True).pooler_output.sum()
+
+        # Between embedding and decoder, as with pictures: FSDP's ranks gather weights in the order of their use.
+        hook = self.get_input_embeddings().register_forward_hook(run_tower)
         try:
             return original(self, *args, **inputs)
         finally:

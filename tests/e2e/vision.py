@@ -1,11 +1,10 @@
-"""What a real vLLM engine makes of a picture: ``python -m`` and a checkpoint.
+"""What a real vLLM engine makes of a picture.
 
 A vision tower that a weight sync has changed, while its pictures and their prompts are in the engine's caches; and a
 later turn's frame that is another one, while its ids are the same.
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -25,14 +24,11 @@ from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.training.engines.vllm_images import ReferenceEngine
 from agentic_video.types.frame import Frame, ImageRef
 from agentic_video.types.message import Message
-from tests.e2e.vllm_engine import run_script, vllm_engine
+from tests.e2e.vllm_engine import JOB
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, drawn, image, stored
 
 SAMPLING = {"temperature": 0.0, "max_tokens": 6, "ignore_eos": True, "logprobs": True}
-EXTENSION = "agentic_video.training.engines.vllm_cpu.CpuWorkerExtension"
-JOB = f"test{os.getpid()}"
-"""Stands in the name of the socket of the weights."""
 AHEAD = 1e-3
 """Log-probabilities that differ by more have another cause than rounding."""
 
@@ -137,22 +133,18 @@ def changed(weights: Mapping[str, torch.Tensor], tower: str) -> dict[str, torch.
     return made
 
 
-async def compare(checkpoint: Path) -> None:
-    os.environ["VERL_RAY_JOB_ID"], os.environ["VERL_REPLICA_RANK"] = JOB, "0"
+async def compare(engine: Any, checkpoint: Path) -> None:
     model, _ = load_checkpoint(checkpoint)
     processor = AutoProcessor.from_pretrained(checkpoint)
     asked = Asked(ChatFormat.of(processor))
-    async with vllm_engine(checkpoint, images=8, extension=EXTENSION) as engine:
-        await engine.reset_mm_cache()
-        ours = ReferenceEngine(engine, Store())
-        there = server(ours)
-        there.node_rank = 0
+    there = server(ReferenceEngine(engine, Store()))
+    there.node_rank = 0
 
-        async def by_reference(*refs: ImageRef) -> Any:
-            return await there.generate(asked.short(), dict(SAMPLING), uuid4().hex, image_data=list(refs))
+    async def by_reference(*refs: ImageRef) -> Any:
+        return await there.generate(asked.short(), dict(SAMPLING), uuid4().hex, image_data=list(refs))
 
-        await later_frames(by_reference, engine, asked, model, processor)
-        await changed_tower(by_reference, there, asked, model, processor)
+    await later_frames(by_reference, engine, asked, model, processor)
+    await changed_tower(by_reference, there, asked, model, processor)
 
 
 async def later_frames(by_reference: Any, engine: Any, asked: Asked, model: Any, processor: Any) -> None:
@@ -217,7 +209,3 @@ async def changed_tower(by_reference: Any, there: Any, asked: Asked, model: Any,
     await sync_weights(there, weights.items())
     back = await by_reference(*pictures)
     assert back.token_ids == before.token_ids and back.log_probs == pytest.approx(before.log_probs, abs=1e-5)
-
-
-if __name__ == "__main__":
-    run_script(compare)

@@ -70,6 +70,8 @@ class Store:
 class Engine:
     """vLLM's engine, as far as its images go: a real renderer here, and a real cache on the other side."""
 
+    errored = False
+
     def __init__(self, model: Path, cache_gb: float):
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.multimodal.cache import MultiModalReceiverCache

@@ -23,7 +23,10 @@ MODELING = "transformers.models.internvl.modeling_internvl"
 TEXT_ONLY = Seam(
     "agentic_video.families.internvl:text_only_batches",
     MODELING,
-    {f"{MODELING}:InternVLModel.forward": "64b78fc5121e", f"{MODELING}:InternVLModel.get_image_features": "0a1ffce3e85a"},
+    {
+        f"{MODELING}:InternVLModel.forward": "64b78fc5121e",
+        f"{MODELING}:InternVLModel.get_image_features": "0a1ffce3e85a",
+    },
     "a micro-batch without any image leaves the vision tower out, for which other ranks wait",
 )
 
@@ -102,7 +105,7 @@ class InternVL(ModelFamily):
         return attention + 3 * text.hidden * text.intermediate + 2 * text.hidden
 
     def block_parameters(self, vision: VisionShape) -> int:
-        """See the base; of the tower with 300 million parameters: biases everywhere, a scale of each of two branches."""
+        """See the base; of the tower with 300 million parameters: biases everywhere, scales of both branches."""
         width, inner = vision.hidden, vision.intermediate
         return 4 * width * width + 4 * width + 2 * width * inner + inner + width + 6 * width
 

@@ -23,7 +23,10 @@ MODELING = "transformers.models.internvl.modeling_internvl"
 TEXT_ONLY = Seam(
     "agentic_video.families.internvl:text_only_batches",
     MODELING,
-    {f"{MODELING}:InternVLModel.forward": "64b78fc5121e", f"{MODELING}:InternVLModel.get_image_features": "0a1ffce3e85a"},
+    {
+        f"{MODELING}:InternVLModel.forward": "64b78fc5121e",
+        f"{MODELING}:InternVLModel.get_image_features": "0a1ffce3e85a",
+    },
     "a micro-batch without any image leaves the vision tower out, for which other ranks wait",
 )
 

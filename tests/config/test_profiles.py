@@ -63,7 +63,11 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_single_trains_adapters_outside_the_vision_tower(name: str) -> None:
     model = config_of(name, "single").actor_rollout_ref.model
-    assert (model.lora_rank, model.target_modules, model.exclude_modules) == (32, "all-linear", ".*(visual|vision|audio|projector).*")
+    assert (model.lora_rank, model.target_modules, model.exclude_modules) == (
+        32,
+        "all-linear",
+        ".*(visual|vision|audio|projector).*",
+    )
     assert not model.lora.merge and config_of(name, "single").actor_rollout_ref.rollout.load_format == "safetensors"
 
 

@@ -75,9 +75,7 @@ class Client:
         self._server = server(engine, processor)
 
     async def generate(self, *, prompt_ids: Sequence[int], sampling_params: Any, image_data: Any, **rest: Any) -> Any:
-        return await self._server.generate(
-            list(prompt_ids), sampling_params, uuid4().hex, image_data=image_data
-        )
+        return await self._server.generate(list(prompt_ids), sampling_params, uuid4().hex, image_data=image_data)
 
 
 def said(sequence: TokenSequence) -> tuple[list[int], list[float]]:

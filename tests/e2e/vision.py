@@ -126,7 +126,9 @@ def changed(weights: Mapping[str, torch.Tensor], tower: str) -> dict[str, torch.
     """Weights of which those of the vision tower, and no others, are other ones."""
     torch.manual_seed(1)
     made = {
-        name: value + 0.5 * value.std() * torch.randn_like(value) if tower in name.split(".") and value.dim() > 1 else value
+        name: value + 0.5 * value.std() * torch.randn_like(value)
+        if tower in name.split(".") and value.dim() > 1
+        else value
         for name, value in weights.items()
     }
     assert any(made[name] is not value for name, value in weights.items())

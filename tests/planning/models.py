@@ -157,9 +157,7 @@ def _internvl_config(shape: ModelShape) -> Any:
         "image_size": [side, side],
         "patch_size": [vision.patch, vision.patch],
     }
-    return InternVLConfig(
-        text_config=texts, vision_config=visions, image_token_id=5, tie_word_embeddings=text.tied
-    )
+    return InternVLConfig(text_config=texts, vision_config=visions, image_token_id=5, tie_word_embeddings=text.tied)
 
 
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:

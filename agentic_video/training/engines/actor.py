@@ -150,7 +150,7 @@ def freeze_vision(module: Any, merger: bool = True) -> int:
         path = name.split(".")
         # A tower may have several mergers (`deepstack_merger_list`), and may have them beside it.
         merges = any(family.merger in part for part in path)
-        if merger and merges or family.tower in path and not merges:
+        if (merger and merges) or (family.tower in path and not merges):
             frozen.append(parameter)
     if not frozen:
         raise ValueError(f"actor.freeze_vision_tower is set, but the model has no module named {family.tower!r}")

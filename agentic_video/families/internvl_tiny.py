@@ -26,7 +26,6 @@ class TinyInternVL(TinyModels):
     special_tokens = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *named_tokens.values())
     end, pad = "<|im_end|>", "<|endoftext|>"
     chat_template = CHATML.replace("IMAGE", "<IMG_CONTEXT>\\n").replace("VIDEO", "<video>\\n")
-    axes = 1
 
     @property
     def frame_side(self) -> int:

@@ -70,7 +70,7 @@ class TinyModels(ABC):
     named_tokens: ClassVar[Mapping[str, str]] = {}
     """Special tokens that the processor looks up in the tokenizer by a name."""
     chat_template: ClassVar[str]
-    axes: ClassVar[int] = 3
+    axes: ClassVar[int] = 1
     """Rows of a sequence's positions."""
 
     @property

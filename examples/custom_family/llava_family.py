@@ -1,6 +1,7 @@
 """LLaVA 1.5 as a family of one's own: one square an image, one position a token, CLIP as the vision tower."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agentic_video.families.base import ModelFamily, ProcessorRules, Shown, clip_frames
+from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.files import image_values
 from agentic_video.families.internvl_sizes import SquareRules
 from agentic_video.families.text_only import run_tower_always
@@ -19,6 +20,12 @@ TEXT_ONLY = Seam(
     "transformers.models.llava.modeling_llava",
     {"transformers.models.llava.modeling_llava:LlavaModel.forward": "205f2359d14a"},
     "a micro-batch without any image leaves the vision tower out, for which other ranks wait",
+)
+NAMES = Seam(
+    "llava_family:tower_names",
+    "vllm.model_executor.models.llava",
+    {},
+    "transformers 5 has no vision_model between the tower and its parts, which vLLM has",
 )
 
 
@@ -31,31 +38,20 @@ class Llava(ModelFamily):
     tower = "vision_tower"
     merger = "multi_modal_projector"
     tower_layer = "model.vision_tower.encoder.layers.0.self_attn.q_proj"
-    seams = (TEXT_ONLY,)
+    seams, vllm_seams = (TEXT_ONLY,), (NAMES,)
 
     def rules(self, processor: Any) -> ProcessorRules:
-        strategy, more = processor.vision_feature_select_strategy, processor.num_additional_image_tokens
-        return square(processor.image_processor.crop_size["height"], processor.patch_size, strategy, more)
+        return square(processor.image_processor.crop_size["height"], processor.patch_size)
 
     def rules_in(self, folder: Path) -> ProcessorRules:
         whole, image = image_values(folder)
-        more = whole.get("num_additional_image_tokens", 0)
-        return square(
-            image["crop_size"]["height"], whole["patch_size"], whole.get("vision_feature_select_strategy"), more
-        )
-
-    def sizes(self, processor: Any, shown: Sequence[Shown]) -> dict[str, Any]:
-        for visual in shown:
-            self.rules(processor).require_kept(visual.width, visual.height, clip_frames(visual))
-        return {}
+        return square(image["crop_size"]["height"], whole["patch_size"])
 
     def pixels(
         self, processor: Any, images: Mapping[str, np.ndarray], clips: Mapping[str, Any], device: Any = "cpu"
     ) -> dict[str, dict[str, Any]]:
         import torch
 
-        for image in images.values():
-            self.rules(processor).require_kept(image.shape[1], image.shape[0])
         tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
         if not tensors:
             return {}
@@ -69,9 +65,17 @@ class Llava(ModelFamily):
         return TinyLlava()
 
 
-def square(side: int, patch: int, strategy: str | None, more: int) -> SquareRules:
-    """One size for all images; the tower's first token is left out where the strategy is the default one."""
-    return SquareRules(side, side, (side // patch) ** 2 + more - (strategy == "default"))
+def square(side: int, patch: int) -> SquareRules:
+    """One size for all images, with a token a patch: the tower's first token is left out."""
+    return SquareRules(side, side, (side // patch) ** 2)
+
+
+def tower_names(llava: ModuleType) -> None:
+    """Have vLLM take the names of the tower's weights as transformers has them now."""
+    from vllm.model_executor.models.utils import WeightsMapper
+
+    missing = WeightsMapper(orig_to_new_regex={re.compile(r"(?<=vision_tower\.)(?!vision_model)"): "vision_model."})
+    llava.LlavaForConditionalGeneration.hf_to_vllm_mapper |= missing
 
 
 def text_only_batches(modeling: ModuleType) -> None:

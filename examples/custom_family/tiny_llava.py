@@ -19,7 +19,6 @@ class TinyLlava(TinyModels):
     special_tokens = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>")
     end, pad = "<|im_end|>", "<|endoftext|>"
     chat_template = CHATML.replace("IMAGE", "<image>\\n")
-    axes = 1
 
     @property
     def frame_side(self) -> int:

@@ -248,13 +248,16 @@ class ModelFamily(ABC):
 
     # tensors
 
-    @abstractmethod
     def sizes(self, processor: Any, shown: Sequence[Shown]) -> "dict[str, torch.Tensor]":
         """Inputs of the model that follow from the sizes of images and clips, given in their placeholders' order.
 
         Raises:
             UnkeptSizeError: The processor would resize one.
         """
+        rules = self.rules(processor)
+        for visual in shown:
+            rules.require_kept(visual.width, visual.height, clip_frames(visual))
+        return {}
 
     @abstractmethod
     def pixels(

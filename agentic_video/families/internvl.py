@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentic_video.families.base import ModelFamily, ProcessorRules, Shown, clip_frames
+from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.internvl_sizes import SquareRules, rules_in, rules_of
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
 from agentic_video.utils.seam import Seam
@@ -55,13 +55,6 @@ class InternVL(ModelFamily):
     def published_rules(self, facts: Any) -> ProcessorRules:
         pixels = facts.image[1]
         return SquareRules(isqrt(pixels), isqrt(pixels), pixels // (facts.patch * facts.merge) ** 2)
-
-    def sizes(self, processor: Any, shown: Sequence[Shown]) -> "dict[str, torch.Tensor]":
-        """See the base; there are none."""
-        rules = rules_of(processor)
-        for visual in shown:
-            rules.require_kept(visual.width, visual.height, clip_frames(visual))
-        return {}
 
     def pixels(
         self,

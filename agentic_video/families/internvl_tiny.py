@@ -1,6 +1,5 @@
 """Tiny InternVL3.5."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,15 +26,10 @@ class TinyInternVL(TinyModels):
     special_tokens = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *named_tokens.values())
     end, pad = "<|im_end|>", "<|endoftext|>"
     chat_template = CHATML.replace("IMAGE", "<IMG_CONTEXT>\\n").replace("VIDEO", "<video>\\n")
-    axes = 1
 
     @property
     def frame_side(self) -> int:
         return SIDE
-
-    @property
-    def clip_settings(self) -> dict[str, Any]:
-        return {}
 
     def processor(self, tokenizer: Any) -> Any:
         size = {"height": SIDE, "width": SIDE}
@@ -93,6 +87,3 @@ class TinyInternVL(TinyModels):
         mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
         features = model.model.get_image_features((pixels - mean) / std).pooler_output
         return {"inputs_embeds": embedded.masked_scatter((ids == model.config.image_token_id)[..., None], features)}
-
-    def positions(self, model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float] = ()) -> torch.Tensor:
-        return torch.arange(len(ids))[None]

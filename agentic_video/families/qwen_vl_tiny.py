@@ -49,6 +49,7 @@ class TinyQwenVL(TinyModels):
     chat_template = CHATML.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>").replace(
         "VIDEO", "<|vision_start|><|video_pad|><|vision_end|>"
     )
+    axes = 3
     classes: ClassVar[tuple[str, str, str]]
     patch_side: ClassVar[int]
     timestamps: ClassVar[bool] = False

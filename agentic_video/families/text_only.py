@@ -23,7 +23,8 @@ def run_tower_always(model_class: Any, blank: Callable[[Any], Mapping[str, Any]]
             return original(self, *args, **inputs)
 
         def run_tower(_: Any, __: Any, embedded: Any) -> Any:
-            return embedded + 0 * self.get_image_features(**blank(self), return_dict=True).pooler_output.sum()
+            pooled = self.get_image_features(**blank(self), return_dict=True).pooler_output  # one, or one an image
+            return embedded + 0 * sum(tokens.sum() for tokens in pooled)
 
         # Between embedding and decoder, as with pictures: FSDP's ranks gather weights in the order of their use.
         hook = self.get_input_embeddings().register_forward_hook(run_tower)

@@ -70,7 +70,7 @@ class TinyModels(ABC):
     named_tokens: ClassVar[Mapping[str, str]] = {}
     """Special tokens that the processor looks up in the tokenizer by a name."""
     chat_template: ClassVar[str]
-    axes: ClassVar[int] = 3
+    axes: ClassVar[int] = 1
     """Rows of a sequence's positions."""
 
     @property
@@ -79,9 +79,9 @@ class TinyModels(ABC):
         """Side in pixels of a frame of one visual token."""
 
     @property
-    @abstractmethod
     def clip_settings(self) -> dict[str, Any]:
         """Arguments of the video processor, on which a cached model depends; empty for a family without clips."""
+        return {}
 
     @abstractmethod
     def processor(self, tokenizer: Any) -> Any:
@@ -98,13 +98,13 @@ class TinyModels(ABC):
     def embed(self, model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
         """Inputs of ``model.model.language_model``: ids of shape (batch, length), with frames at the placeholders."""
 
-    @abstractmethod
     def positions(self, model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float] = ()) -> torch.Tensor:
-        """Positions of one sequence, shape (:attr:`axes`, length).
+        """Positions of one sequence, shape (:attr:`axes`, length); one axis counts tokens.
 
         Args:
             seconds: Seconds from one temporal patch of each clip to the next.
         """
+        return torch.arange(len(ids))[None]
 
 
 def pixels_of(shown: Sequence[Visual]) -> list[npt.NDArray[np.uint8]]:

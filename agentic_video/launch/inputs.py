@@ -239,7 +239,7 @@ def _fit_pictures(model: str, config: DictConfig, overrides: Sequence[str]) -> t
         return ()
     settings = settings_of(config)
     system = fitted_system(settings.system, rules, overrides)
-    fitted = ()
+    fitted: tuple[str, ...] = ()
     if system is not settings.system:
         fitted = (f"++{SIZE_KEY}={rules.side}",)
         OmegaConf.update(config, SIZE_KEY, rules.side, force_add=True)

@@ -157,7 +157,7 @@ def fitted_system(system: SystemT, rules: ProcessorRules, overrides: Sequence[st
             "wide; leave it out"
         )
     fitted: Any = replace(system, size_factor=rules.side)  # type: ignore[type-var]
-    return fitted  # type: ignore[no-any-return]
+    return fitted
 
 
 def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:

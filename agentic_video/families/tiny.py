@@ -69,6 +69,8 @@ class TinyModels(ABC):
     bos: ClassVar[str | None] = None
     named_tokens: ClassVar[Mapping[str, str]] = {}
     """Special tokens that the processor looks up in the tokenizer by a name."""
+    specials_first: ClassVar[bool] = False
+    """Special tokens have the first ids; else they follow the words."""
     chat_template: ClassVar[str]
     axes: ClassVar[int] = 1
     """Rows of a sequence's positions."""

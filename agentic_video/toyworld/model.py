@@ -87,7 +87,10 @@ def build_tokenizer(
     tokenizer.decoder = decoders.ByteLevel()
     cut = re.compile("|".join(re.escape(token) for token in tiny.special_tokens + tags))
     trainer = trainers.BpeTrainer(
-        vocab_size=1024, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=[], show_progress=False
+        vocab_size=1024,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=list(tiny.special_tokens) if tiny.specials_first else [],
+        show_progress=False,
     )
     tokenizer.train_from_iterator((piece for text in corpus for piece in cut.split(text)), trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in tiny.special_tokens])

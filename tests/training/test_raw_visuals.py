@@ -61,7 +61,7 @@ def test_the_patches_are_those_of_the_images_and_clips(any_processor: Any, shown
     assert found.pop("image_grid_thw") == "kept"
     assert set(found) == set(expected)
     for name, patches in expected.items():
-        assert torch.equal(found[name], patches) and patches.dtype == torch.float32
+        assert torch.equal(found[name], patches) and patches.dtype in (torch.float32, torch.int64)
 
 
 @given(shown=SHOWN, count=st.integers(0, 6))
@@ -87,5 +87,5 @@ def test_a_loader_moves_bytes_in_two_tensors(any_processor: Any) -> None:
     assert patches["pixel_values"].nbytes == 8 * 2 * 112 * 56 * 3
     small = raw_visuals([kept(any_processor, item) for item in shown])
     halved = with_patches_of_raw(any_processor, small, dtype=torch.bfloat16)
-    assert {value.dtype for value in halved.values()} == {torch.bfloat16}
+    assert {value.dtype for value in halved.values()} - {torch.int64} == {torch.bfloat16}  # places stay whole numbers
     assert raw_visuals([]) == {} == with_patches_of_raw(any_processor, {})

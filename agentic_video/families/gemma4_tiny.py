@@ -11,7 +11,7 @@ from transformers.models.gemma4.video_processing_gemma4 import Gemma4VideoProces
 
 from agentic_video.families.tiny import Images, TinyModels, TinySizes
 
-PATCH, POOL = 8, 3
+PATCH, POOL = 14, 2
 """Pixels along a side of a patch, patches along a side of a visual token."""
 
 

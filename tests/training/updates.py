@@ -95,7 +95,7 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
         lose_the_store()
     metrics = actor.update(data)
     timing = ("mfu", "memory", "time", "throughput")
-    fetcher = getattr(actor.worker.actor.engine, "_fetcher", None)
+    fetcher = shared_fetcher(StoreConfig()) if references else None
     return {
         "engine": type(actor.worker.actor.engine).__name__,
         "log_probs": [item.tolist() for item in before],

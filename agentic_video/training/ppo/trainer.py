@@ -144,6 +144,8 @@ class VideoTrainer(_Base):
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
+        waited = metrics.pop(f"actor/{WAITED}", self.waited)
+        metrics["perf/wait_pixels_s"], self.waited = waited - self.waited, waited
         episodes = final_extras(batch)
         metrics.update(episode_metrics(episodes))
         metrics.update(group_metrics(episodes, "train", self.group_names))

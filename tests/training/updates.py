@@ -16,6 +16,7 @@ import ray
 
 from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training.engines.actor import shared_fetcher
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Message, Visual

@@ -1,9 +1,10 @@
 """verl's FSDP engine, which makes patches of image references itself.
 
 Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its
-device, while it computes the micro-batch before: a thousandth of what float32 patches would move. Samples of SFT and KTO come with their pixels. A micro-batch's
-clips go through the model as images of several moments: verl's forward would run the vision tower once for images and
-once more for clips, and under FSDP all ranks must run it equally often, whatever their micro-batches hold.
+device, while it computes the micro-batch before: a thousandth of what float32 patches would move. Samples of SFT and
+KTO come with their pixels. A micro-batch's clips go through the model as images of several moments: verl's forward
+would run the vision tower once for images and once more for clips, and under FSDP all ranks must run it equally often,
+whatever their micro-batches hold.
 """
 
 import os
@@ -24,7 +25,7 @@ from agentic_video.families.base import ModelFamily
 from agentic_video.families.registry import family_of
 from agentic_video.training.engines.checkpoints import CheckpointManager
 from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
-from agentic_video.training.engines.pixels import shared_pixels
+from agentic_video.training.engines.pixels import WAITED, shared_pixels
 from agentic_video.training.inputs.model_inputs import (
     PIXELS,
     Pixels,
@@ -42,8 +43,6 @@ VENDOR = "agentic_video"
 """Name of this engine in verl's registry (``VERL_ENGINE_VENDOR``)."""
 INPUTS = "multi_modal_inputs"
 """The field of a batch."""
-WAITED = "wait_pixels_max_s"
-"""Metric of an update: seconds that this process has waited for pixels so far, of all ranks the most."""
 
 
 @cache
@@ -155,17 +154,17 @@ class VideoEngine(FSDPEngineWithLMHead):
 def patched_inputs(
     micro_batch: TensorDict, processor: Any, device: Any, dtype: torch.dtype
 ) -> list[Mapping[str, Any]] | None:
-    """Inputs of a micro-batch's sequences with the model's pixels on a device; None if they have no pictures."""
-    given, made = sequence_inputs(micro_batch), None
-    sequences = sequence_images(micro_batch)
-    if present := [images for images in sequences if images]:
-        refs = [ref for images in present for ref in images.images]
-        pixels = reference_pixels(processor, present, shared_fetcher(present[0].store).fetch(refs), device)
+    """Inputs of a micro-batch's sequences with the model's pixels on a device; None if they are as they were."""
+    batch = micro_batch
+    if sequences := [images for images in sequence_images(batch) if images]:
+        refs = [ref for images in sequences for ref in images.images]
+        pixels = reference_pixels(processor, sequences, shared_fetcher(sequences[0].store).fetch(refs), device)
         pixels = {key: converted(some, dtype) for key, some in pixels.items()}
-        made = given = filled(family_of(processor), given, sequences, pixels)
-    if any(PIXELS in inputs for inputs in given):
-        made = [with_patches_of_raw(processor, inputs, device, dtype) for inputs in given]
-    return made
+        batch = with_pixels(family_of(processor), batch, pixels)
+    inputs = sequence_inputs(batch)
+    if any(PIXELS in one for one in inputs):
+        return [with_patches_of_raw(processor, one, device, dtype) for one in inputs]
+    return None if batch is micro_batch else inputs
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:
@@ -230,15 +229,11 @@ def in_one_pass(batch: TensorDict, processor: Any) -> TensorDict:
     return copy
 
 
-def filled(
-    family: ModelFamily,
-    given: Sequence[Mapping[str, Any]],
-    sequences: Sequence[SequenceImages | None],
-    pixels: Pixels,
-) -> list[Mapping[str, Any]]:
-    """Inputs of sequences with pixels, given by the keys of references, instead of references."""
-    made = []
-    for inputs, images in zip(given, sequences, strict=True):
+def with_pixels(family: ModelFamily, batch: TensorDict, pixels: Pixels) -> TensorDict:
+    """A copy of a batch whose sequences have pixels, given by the keys of references, instead of references."""
+    filled: list[dict[str, Any]] = []
+    for inputs, images in zip(sequence_inputs(batch), sequence_images(batch), strict=True):
         rest = {name: value for name, value in inputs.items() if name != IMAGES}
-        made.append({**(family.joined([pixels[ref.key] for ref in images.refs]) if images else {}), **rest})
-    return made
+        made = family.joined([pixels[ref.key] for ref in images.refs]) if images else {}
+        filled.append({**made, **rest})
+    return with_inputs(batch, filled)

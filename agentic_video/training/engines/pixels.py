@@ -9,6 +9,8 @@ from functools import cache, wraps
 from types import ModuleType
 from typing import Any
 
+WAITED = "wait_pixels_max_s"
+"""Metric of an update: seconds that a process has waited for pixels so far, of all ranks the most."""
 Make = Callable[[Any], Any]
 """From a micro-batch to its pixels."""
 

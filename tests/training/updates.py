@@ -93,7 +93,7 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     if references:
         lose_the_store()
     metrics = actor.update(data)
-    timing = ("mfu", "memory", "time", "throughput")
+    timing = ("mfu", "memory", "time", "throughput", "wait")
     fetcher = shared_fetcher(StoreConfig()) if references else None
     return {
         "engine": type(actor.worker.actor.engine).__name__,

@@ -100,7 +100,7 @@ class VideoEngine(FSDPEngineWithLMHead):
             output = super().train_batch(data, loss_function)
         finally:
             self._hides = False
-        output["metrics"][WAITED] = shared_pixels().waited
+        output["metrics"][WAITED] = [shared_pixels().waited]  # a list, as of micro-batches
         return output
 
     def forward_backward_batch(self, *args: Any, **named: Any) -> Any:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.families.base import ModelFamily, ProcessorRules
+from agentic_video.families.glm4v import Glm4v
 from agentic_video.families.qwen2_5_vl import Qwen25VL
 from agentic_video.families.qwen2_vl import Qwen2VL
 from agentic_video.families.qwen3_5 import Qwen35
 from agentic_video.families.qwen3_5_moe import Qwen35Moe
 from agentic_video.families.qwen3_vl import Qwen3VL
 
-FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe())
+FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), Glm4v())
 FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}
 """By ``model_type``."""
 DEFAULT = FAMILIES[0].model_types[0]

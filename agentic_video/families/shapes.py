@@ -92,6 +92,7 @@ class VisionShape:
         temporal: Frames per patch.
         deepstack: Further mergers, whose features enter early decoder layers.
         positions: Learnt positions.
+        merger: Width of the merger's MLP, in families where it isn't that of the patches that it merges.
     """
 
     depth: int
@@ -103,6 +104,7 @@ class VisionShape:
     temporal: int = 2
     deepstack: int = 0
     positions: int = 0
+    merger: int = 0
 
     @property
     def patch_values(self) -> int:

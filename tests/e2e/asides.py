@@ -126,7 +126,7 @@ async def compare(checkpoint: Path) -> None:
             again = await server(engine).generate(sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None)
             assert (again.token_ids, len(ids) > 0) == (ids, True)
             assert log_probs == pytest.approx(again.log_probs, abs=1e-4)
-            assert chat_format.decode(sequence.prompt_ids).endswith("assistant\n" + "<answer>" * len(images))
+            assert chat_format.decode(sequence.prompt_ids).endswith("\n" + "<answer>" * len(images))
 
 
 if __name__ == "__main__":

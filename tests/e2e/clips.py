@@ -16,7 +16,7 @@ from transformers import AutoModelForImageTextToText
 from verl.utils import hf_processor
 
 from agentic_video.evaluation.backends.vllm import vllm_prompt
-from agentic_video.families.qwen2_5_vl_clips import keep_clip_times
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.engines.vllm_images import ReferenceEngine, RenderedPromptError
 from agentic_video.training.inputs.model_inputs import model_inputs
@@ -72,8 +72,8 @@ class Model:
         """Of what was said after a prompt, from the positions and inputs that the trainer has."""
         whole = torch.tensor([*ids, *said])
         positions, inputs = model_inputs(self._processor, whole, shown)
-        known = ("pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw")
-        given = {name: inputs[name] for name in known if name in inputs}
+        whole, inputs = family_of(self._processor).in_one_pass(self._processor, whole, inputs)
+        given = {name: inputs[name] for name in ("pixel_values", "image_grid_thw")}
         logits = self._model(input_ids=whole[None], position_ids=positions[:, None], **given).logits[0]
         scores = logits[len(ids) - 1 : -1].log_softmax(-1)
         return scores.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()
@@ -82,9 +82,9 @@ class Model:
 async def compare(checkpoint: Path) -> None:
     from vllm import SamplingParams
 
-    keep_clip_times()
+    processor = hf_processor(str(checkpoint))
+    family_of(processor).prepare_vllm()
     async with vllm_engine(checkpoint, images=8, clips=8) as engine:
-        processor = hf_processor(str(checkpoint))
         chat_format, model = ChatFormat.of(processor), Model(checkpoint, processor)
         store = Frames(processor.image_processor.patch_size * 2)
         ours = ReferenceEngine(engine, store, chat_format)

@@ -9,7 +9,8 @@ from PIL import Image
 from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.families.tiny import pixels_of, seconds_of
 from agentic_video.toyworld.build.imitation import logits_at
-from agentic_video.toyworld.model import chat_format_of, load_checkpoint
+from agentic_video.toyworld.model import build_tokenizer, chat_format_of, load_checkpoint
+from agentic_video.training.inputs.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
 from tests.families.processors import QWEN_VL
@@ -23,9 +24,8 @@ def test_fast_forward_equals_the_stock_one(any_checkpoint: Path) -> None:
     rng = np.random.default_rng(0)
     sizes = [(side, side), (2 * side, 2 * side), (side, 2 * side), (side, side)]
     images = [rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
-    tokens = [height * width // side**2 for height, width in sizes]
-    text = "".join(f"a<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>b" for count in tokens) + " it is red"
-    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    shown = [part for number, image in enumerate(images) for part in ("a", Frame(number, 0.0, image), "b")]
+    ids = torch.tensor([chat_format_of(model, tokenizer).opening_ids([Message("user", (*shown, " it is red"))])])
     stock = processor.image_processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
     kinds = (ids == model.config.image_token_id).int()
     with torch.no_grad():
@@ -38,9 +38,9 @@ def test_fast_forward_equals_the_stock_one(any_checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("family", QWEN_VL)
-def test_patches_are_the_processors(family: str, tokenizer: Any) -> None:
+def test_patches_are_the_processors(family: str) -> None:
     tiny: Any = FAMILY_OF[family].tiny
-    side, processor = 2 * tiny.frame_side, tiny.processor(tokenizer)
+    side, processor = 2 * tiny.frame_side, tiny.processor(build_tokenizer([], family=family))
     images = list(np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8))
     stock = processor.image_processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
     mine = torch.from_numpy(tiny.patches(images))
@@ -57,6 +57,7 @@ def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
     model.eval()
     tiny = family_of(model).tiny
     side, processor = tiny.frame_side, tiny.processor(tokenizer)
+    processor.config = model.config
     rng = np.random.default_rng(0)
 
     def frame(number: int, time: float, width: int) -> Frame:
@@ -70,16 +71,12 @@ def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
     ids = chat_format_of(model, tokenizer).opening_ids([Message("user", ("look", *shown, "it is red"))])
     images = pixels_of(shown)
     places = tiny.positions(model, ids, images, seconds_of(shown))[:, None]
-    stock = processor.video_processor(
-        videos=[torch.from_numpy(images[0]), torch.from_numpy(images[2])],
-        do_sample_frames=False,
-        input_data_format="channels_last",
-        return_tensors="pt",
-    )
-    pictures = processor.image_processor(images=[Image.fromarray(images[1])], return_tensors="pt")
     row = torch.tensor([ids])
+    _, inputs = model_inputs(processor, row[0], shown)
+    told, stock = family_of(model).in_one_pass(processor, row[0], inputs)
+    stock = {name: stock[name] for name in ("pixel_values", "image_grid_thw")}
     with torch.no_grad():
-        expected = model(input_ids=row, position_ids=places, **stock, **pictures).logits[0]
+        expected = model(input_ids=told[None], position_ids=places, **stock).logits[0]
         fast = logits_at(model, row, images, places, torch.ones_like(row, dtype=torch.bool))
         blank = [image * 0 for image in images]
         without = logits_at(model, row, blank, places, torch.ones_like(row, dtype=torch.bool))

@@ -15,11 +15,10 @@ seams = {(seam.patch, seam.module) for name in sys.argv[1:] for seam in FAMILY_O
 for patch, patched in sorted(seams):
     module, _, name = patch.partition(":")
     getattr(import_module(module), name)(import_module(patched))
-tokenizer = build_tokenizer(["a b"])
 ids = torch.arange(20, 40).repeat(2, 1)
 places = torch.arange(20).expand(4, 2, 20)
 for name in sys.argv[1:]:
-    model = build_model(tokenizer, ModelRecipe(family=name)).train()
+    model = build_model(build_tokenizer(["a b"], family=name), ModelRecipe(family=name)).train()
     apply_monkey_patch(model, use_remove_padding=False, ulysses_sp_size=1)
     output = model(input_ids=ids, attention_mask=torch.ones_like(ids), position_ids=places, use_cache=False)
     output.logits.float().logsumexp(-1).sum().backward()

@@ -102,9 +102,9 @@ def lesson_of(name: str, *overrides: str) -> Lesson:
 
 
 @cache
-def tokenizer_of(name: str) -> Any:
+def tokenizer_of(name: str, family: str = DEFAULT) -> Any:
     own = own_words(laptop_setting(name).system)
-    return build_tokenizer(tokenizer_corpus(own=own), own.tags if own else ())
+    return build_tokenizer(tokenizer_corpus(own=own), own.tags if own else (), family)
 
 
 @pytest.fixture(scope="session")
@@ -145,9 +145,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path
 
 
 @pytest.fixture(scope="session", params=QWEN_VL)
-def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, request: pytest.FixtureRequest) -> Path:
+def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """An untrained checkpoint of each family, its weights large enough for differences to show."""
-    folder = tmp_path_factory.mktemp("model")
+    folder, tokenizer = tmp_path_factory.mktemp("model"), tokenizer_of("videozoomer", request.param)
     model = build_model(tokenizer, ModelRecipe(family=request.param))
     for parameter in model.parameters():
         parameter.data.mul_(4)

@@ -93,7 +93,9 @@ class Glm4v(QwenVL):
     video_token = "<|video|>"
     preloaded = ("transformers.models.glm4v.modeling_glm4v", "vllm.model_executor.models.glm4_1v")
     seams = (*SEAMS, layout_seam("glm4v"))
-    activations = ActivationBytes(heads=5, block_hidden=24, block_intermediate=12)
+    activations = ActivationBytes(heads=4, block_hidden=27, block_intermediate=12, ends=16, hidden=45, intermediate=8)
+    """A layer is at its peak in the norm after its MLP. ``ends`` are without the merger's, which are gone by the time a
+    block needs most."""
     timestamped = True
 
     def rules(self, processor: Any) -> GlmRules:

@@ -121,9 +121,12 @@ class ActivationBytes:
         block_hidden: Of a block of the vision tower, per patch and unit of its hidden size.
         block_intermediate: The same per unit of its MLP.
         ends: The same of the tower's first convolution and its merger, per unit of the hidden size.
+        hidden: Of a decoder layer, per token and unit of its hidden size; ``intermediate`` of its MLP.
     """
 
     heads: int
     block_hidden: int
     block_intermediate: int
     ends: int = 19
+    hidden: int = 13
+    intermediate: int = 12

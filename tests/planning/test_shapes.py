@@ -16,8 +16,9 @@ PARAMETERS = {
     "Qwen/Qwen3.5-9B": 9_409_813_744,
     "Qwen/Qwen3.5-27B": 27_356_728_560,
     "Qwen/Qwen3.5-35B-A3B": 35_107_181_936,
+    "zai-org/GLM-4.1V-9B-Thinking": 10_292_777_472,
 }
-"""As the models' pages say; Qwen3.5's as transformers builds them."""
+"""As the models' pages say; Qwen3.5's and GLM's as transformers builds them."""
 SHAPES = {**TINY, **HYBRID}
 
 

@@ -17,10 +17,13 @@ TOKENS = 24
 @pytest.fixture
 def forwards() -> Iterator[None]:
     """verl puts its own forward functions into transformers' classes; afterwards they are as they were."""
+    from transformers.models.glm4v import modeling_glm4v as glm
     from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as two
     from transformers.models.qwen3_vl import modeling_qwen3_vl as three
 
     changed = [
+        glm.Glm4vModel,
+        glm.Glm4vForConditionalGeneration,
         two.Qwen2_5_VLModel,
         two.Qwen2_5_VLForConditionalGeneration,
         three.Qwen3VLModel,

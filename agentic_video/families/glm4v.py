@@ -42,6 +42,12 @@ SEAMS = (
         },
         "FSDP2 shards the tower's position embedding, of which the model interpolates the weight itself",
     ),
+    Seam(
+        "agentic_video.families.glm4v:text_flops",
+        "verl.utils.flops_counter",
+        {"verl.utils.flops_counter:_estimate_qwen2_flops": "0906fe11ad3f"},
+        "an update fails: the sizes of the language model are looked for at the top of the config",
+    ),
 )
 
 
@@ -211,3 +217,14 @@ def gathered_positions(fsdp_utils: ModuleType) -> None:
         return [module for module in original(model, *args) if not any(module is one for one in held)]
 
     fsdp_utils._select_fsdp2_wrap_targets = _select_fsdp2_wrap_targets  # type: ignore[attr-defined]
+
+
+def text_flops(flops_counter: ModuleType) -> None:
+    """Have verl count an update's operations by the language model's own config."""
+    original = flops_counter.ESTIMATE_FUNC["glm4v"]
+
+    @wraps(original)
+    def estimate(config: Any, *args: Any) -> Any:
+        return original(getattr(config, "text_config", config), *args)
+
+    flops_counter.ESTIMATE_FUNC["glm4v"] = estimate

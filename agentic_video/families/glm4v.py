@@ -141,6 +141,8 @@ class Glm4v(QwenVL):
         self, processor: Any, ids: "torch.Tensor", inputs: Mapping[str, Any]
     ) -> "tuple[torch.Tensor, Mapping[str, Any]]":
         """See the base; the tower takes images of one moment only."""
+        from agentic_video.families.qwen_vl_inputs import one_moment
+
         ids, made = super().in_one_pass(processor, ids, inputs)
         return ids, made if made is inputs else {**made, "image_grid_thw": one_moment(made["image_grid_thw"])}
 
@@ -185,15 +187,6 @@ class Glm4v(QwenVL):
 
 def _rules(rules: GridRules, decimals: bool = False) -> GlmRules:
     return GlmRules(**vars(rules), decimals=decimals)
-
-
-def one_moment(grids: "torch.Tensor") -> "torch.Tensor":
-    """Sizes in patches (pictures, 3) with each moment of a clip as a picture of its own."""
-    import torch
-
-    made = torch.repeat_interleave(grids, grids[:, 0], 0)
-    made[:, 0] = 1
-    return made
 
 
 def tower_tensors(glm4v: ModuleType) -> None:

@@ -9,7 +9,7 @@ from transformers import Glm4vImageProcessor
 from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
 from transformers.vision_utils import get_vision_position_ids
 
-from agentic_video.families.glm4v import one_moment
+from agentic_video.families.qwen_vl_inputs import one_moment
 from agentic_video.families.qwen_vl_tiny import MERGE, TEMPORAL_PATCH, TinyQwenVL, openai_clip, rope
 from agentic_video.families.tiny import TinySizes
 

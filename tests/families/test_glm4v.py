@@ -9,7 +9,8 @@ import torch
 from transformers import Glm4vConfig
 from vllm.model_executor.models import glm4_1v
 
-from agentic_video.families.glm4v import GlmRules, gathered_positions, one_moment
+from agentic_video.families.glm4v import GlmRules, gathered_positions
+from agentic_video.families.qwen_vl_inputs import one_moment
 from agentic_video.families.registry import FAMILY_OF
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, chat_format_of
 from agentic_video.training.inputs.model_inputs import model_inputs

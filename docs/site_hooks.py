@@ -15,7 +15,7 @@ from mkdocs.structure.pages import Page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
-EXAMPLES = ("custom_tool", "custom_reward", "ray_job")
+EXAMPLES = ("custom_tool", "custom_reward", "custom_family", "ray_job")
 PAGES: Mapping[str, str] = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",

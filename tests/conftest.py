@@ -24,7 +24,7 @@ from tests.faulty_server import serve  # noqa: F401  (a fixture)
 from tests.utils.machines import machine  # noqa: F401  (a fixture)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-for example in ("custom_tool", "custom_reward"):  # as their run.sh does
+for example in ("custom_tool", "custom_reward", "custom_family"):  # as their run.sh does
     sys.path.insert(0, str(REPOSITORY / "examples" / example))
 
 if not count_gpus():

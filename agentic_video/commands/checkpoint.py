@@ -9,7 +9,7 @@ from agentic_video.config.compose import compose_recipe, find_recipe
 from agentic_video.config.settings import settings_of
 from agentic_video.families.base import ProcessorRules
 from agentic_video.families.registry import family_of, load_processor
-from agentic_video.planning.pictures import check_rollout_room, check_size_factor, opening_pictures
+from agentic_video.planning.pictures import check_rollout_room, fitted_system, opening_pictures
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.chat_template import template_of, variables_of
 from agentic_video.rollout.tokens import ChatFormat
@@ -37,7 +37,7 @@ def checkpoint_checks(folder: Path) -> Iterator[HealthCheck]:
         yield HealthCheck("processor", "can't be loaded", remedy)
         return
     takes = "images and clips" if rules.takes_clips else "images alone"
-    yield HealthCheck("processor", f"{type(processor).__name__}: {takes}, sides multiples of {rules.side} pixels")
+    yield HealthCheck("processor", f"{type(processor).__name__}: {takes}, visual tokens of {rules.side} pixels")
     chat_format = None
     try:
         chat_format = ChatFormat.of(processor)
@@ -66,7 +66,7 @@ def _template(chat_format: ChatFormat, template: str) -> HealthCheck:
 def _system(system: System, rules: ProcessorRules, chat_format: ChatFormat | None, rollout: Any) -> HealthCheck:
     """Sizes and tokens of a system's frames, and what a job would refuse."""
     try:
-        check_size_factor(system, rules)
+        system = fitted_system(system, rules)
         views = opening_pictures(system, rules, int(rollout.n))
         check_rollout_room(views, rules, rollout)
     except SetupError as error:

@@ -430,7 +430,8 @@ def _check_lora(get: Get) -> None:
     if not spared and get(f"{MODEL}.target_modules") == "all-linear":
         raise _refusal(
             key,
-            "LoRA would put adapters into the vision tower, which vLLM doesn't apply; set '.*visual.*', or name "
+            "LoRA would put adapters into the vision tower, which vLLM doesn't apply; set "
+            "'.*(visual|vision|audio|projector).*', or name "
             f"{MODEL}.target_modules",
         )
     if get(MODE) == TRAINER_MODES["separate_async"] and not get(f"{MODEL}.lora.merge"):

@@ -62,8 +62,9 @@ from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.submission import write_submissions
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
+from agentic_video.families.base import ProcessorRules
 from agentic_video.graders.captions import is_caption
-from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.pictures import check_engine_room, fitted_system, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
@@ -333,12 +334,15 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
         check_taught(options.model, settings.system)
     rows, excluded = read_rows(options)
     model = model_spec(chosen, config)
+    if rules := rules_of(model):
+        settings = replace(settings, system=fitted_system(settings.system, rules, options.overrides))
     parts = parts_of(options, settings.system, limits, tiny=_tiny(model))
     clips = any(shows_clips(part.system) for part in parts)
     if clips and not backend_class(model.engine).takes_clips:
         raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
-    check_pictures(model, settings.system)
+    if rules:
+        check_pictures(model, settings.system, rules)
     root = ""
     if chosen.engine in SERVED:
         try:
@@ -350,20 +354,25 @@ def prepare(options: EvalOptions) -> tuple[Evaluation, list[Part]]:
     return Evaluation(options, settings, limits, model, tuple(rows), shards, tuple(excluded), root), parts
 
 
-def check_pictures(model: ModelSpec, system: System) -> None:
-    """Check that a system's pictures suit the model's processor and vLLM, as far as the model's files tell."""
+def rules_of(model: ModelSpec) -> ProcessorRules | None:
+    """Rules of the model's processor, as far as the model's files tell."""
     if problem := processor_problem(model.vllm.get("mm_processor_kwargs"), PROCESSOR_ARGUMENTS):
         raise SetupError(problem)
-    named = {"vllm": model.model, "vllm-server": model.processor}.get(model.engine, "")
-    rules = checkpoint_rules(named) if named else None
-    if rules is None:
-        return
-    check_size_factor(system, rules)
+    named = _processor_named(model)
+    return checkpoint_rules(named) if named else None
+
+
+def check_pictures(model: ModelSpec, system: System, rules: ProcessorRules) -> None:
+    """Check that a system's pictures suit the model's processor and vLLM."""
     views = opening_pictures(system, rules)
-    for line in size_notes(views, rules, named):
+    for line in size_notes(views, rules, _processor_named(model)):
         print(line, file=sys.stderr)
     if model.engine == "vllm":
         check_engine_room(views, rules, model.vllm, "actor_rollout_ref.rollout.max_num_batched_tokens")
+
+
+def _processor_named(model: ModelSpec) -> str:
+    return {"vllm": model.model, "vllm-server": model.processor}.get(model.engine, "")
 
 
 def read_rows(options: EvalOptions) -> tuple[list[VideoQA], list[ExcludedRow]]:

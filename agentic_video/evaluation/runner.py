@@ -80,7 +80,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
         "frames": float(len(trajectory.frames)),
-        "visual_tokens": float(visual_tokens(trajectory, context.backend.visual_token_side)),
+        "visual_tokens": float(_visual_tokens(trajectory, context.backend)),
         "prompt_tokens": float(played.usage.prompt_tokens),
         "completion_tokens": float(played.usage.completion_tokens),
         "attempts": float(len(played.attempts)),
@@ -124,6 +124,13 @@ async def grade_caption(caption: str | None, qa: VideoQA, graders: Graders) -> d
     if graders.judge is None:
         raise EndpointError(f"row {qa.id} asks for a caption: a judge is needed")
     return await score_caption(graders.judge, qa, caption)
+
+
+def _visual_tokens(trajectory: Trajectory, backend: Backend) -> int:
+    """The model's own count of visual tokens, where the backend knows the model."""
+    if backend.chat_format is None:
+        return visual_tokens(trajectory, backend.visual_token_side)
+    return sum(map(backend.chat_format.visual_tokens, trajectory.visuals))
 
 
 def visual_tokens(trajectory: Trajectory, side: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
 from agentic_video.types.frame import ClipRef, FrameRef, ImageRef, VideoRef
 from agentic_video.types.message import Visual
+from agentic_video.utils.errors import SetupError
 from agentic_video.utils.seam import Seam
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class ModelFamily(ABC):
     tower: ClassVar[str] = "visual"
     """Name of the vision tower's module."""
     merger: ClassVar[str] = "merger"
-    """Part of the names of modules in the tower that make visual tokens of patches."""
+    """Part of the names of modules, in the tower or beside it, that make visual tokens of patches."""
     tower_layer: ClassVar[str]
     """A linear layer in the tower, as Hugging Face names it."""
     preloaded: ClassVar[tuple[str, ...]] = ()
@@ -202,10 +203,6 @@ class ModelFamily(ABC):
         Raises:
             ProcessorError: A file is missing, or can't be a processor's; the message names it.
         """
-
-    @abstractmethod
-    def published_rules(self, facts: Any) -> ProcessorRules:
-        """Rules of a published checkpoint, of its facts in ``planning/published_checkpoints.yaml``."""
 
     # ids
 
@@ -258,13 +255,16 @@ class ModelFamily(ABC):
 
     # tensors
 
-    @abstractmethod
     def sizes(self, processor: Any, shown: Sequence[Shown]) -> "dict[str, torch.Tensor]":
         """Inputs of the model that follow from the sizes of images and clips, given in their placeholders' order.
 
         Raises:
             UnkeptSizeError: The processor would resize one.
         """
+        rules = self.rules(processor)
+        for visual in shown:
+            rules.require_kept(visual.width, visual.height, clip_frames(visual))
+        return {}
 
     @abstractmethod
     def pixels(
@@ -314,9 +314,16 @@ class ModelFamily(ABC):
     def prepare_vllm(self) -> None:  # noqa: B027 (most families need nothing)
         """Mend vLLM's model in this process, before an engine is made."""
 
-    # the planner
+    # the planner, which refuses a family without these
 
     activations: ClassVar[ActivationBytes]
+
+    def _unplanned(self) -> SetupError:
+        return SetupError(f"the family {self.model_types[0]} tells the planner nothing of its models' sizes")
+
+    def published_rules(self, facts: Any) -> ProcessorRules:
+        """Rules of a published checkpoint, of its facts in ``planning/published_checkpoints.yaml``."""
+        raise self._unplanned()
 
     def text_shape(self, config: Mapping[str, Any]) -> TextShape:
         """Shape of the language model in a ``config.json``; KeyError names what is missing."""
@@ -333,13 +340,13 @@ class ModelFamily(ABC):
             tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         )
 
-    @abstractmethod
     def vision_shape(self, config: Mapping[str, Any]) -> VisionShape:
         """Shape of the vision tower in a ``config.json``; KeyError names what is missing."""
+        raise self._unplanned()
 
-    @abstractmethod
     def layer_parameters(self, text: TextShape) -> int:
         """Parameters of a decoder layer, the largest where they differ."""
+        raise self._unplanned()
 
     def decoder_parameters(self, text: TextShape) -> int:
         """Parameters of all decoder layers."""
@@ -351,13 +358,13 @@ class ModelFamily(ABC):
         mlp = 3 * (text.hidden + text.intermediate)
         return text.layers * (2 * (text.hidden + queries) + 2 * (text.hidden + keys) + mlp)
 
-    @abstractmethod
     def block_parameters(self, vision: VisionShape) -> int:
         """Parameters of a block of the vision tower."""
+        raise self._unplanned()
 
-    @abstractmethod
     def tower_parameters(self, vision: VisionShape, out: int) -> int:
         """Parameters of the vision tower, its mergers to tokens of ``out`` numbers included."""
+        raise self._unplanned()
 
     # the toy world
 

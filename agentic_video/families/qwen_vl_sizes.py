@@ -4,7 +4,6 @@ The rules come from loaded processors (:func:`rules_of`), from the files of a ch
 published checkpoint's facts.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.families.base import ProcessorError, ProcessorRules
+from agentic_video.families.files import image_values, read_values
 from agentic_video.utils.errors import one_line
 from agentic_video.video.sizes import PixelBudget, fit_size
 
@@ -125,12 +125,9 @@ def rules_in(
         clip_defaults: The same of clips; None: that of Qwen's class.
         own_pixels: Files may have ``min_pixels`` and ``max_pixels``.
     """
-    nested = _read(folder / "processor_config.json")
-    plain = _read(folder / "preprocessor_config.json")
-    image = nested.get("image_processor") or plain
-    video = nested.get("video_processor") or _read(folder / "video_preprocessor_config.json") or plain
-    if not image:
-        raise ProcessorError("no image processor (processor_config.json or preprocessor_config.json)")
+    nested, image = image_values(folder)
+    plain = read_values(folder / "preprocessor_config.json")
+    video = nested.get("video_processor") or read_values(folder / "video_preprocessor_config.json") or plain
     kind = video.get("video_processor_type") or str(video.get("image_processor_type", "")).replace("Image", "Video")
     total = kind.startswith(TIMESTAMPED) if kind else timestamped
     try:
@@ -195,16 +192,3 @@ def _rules(image: ProcessorFacts, clip: ProcessorFacts | None, *, total: bool) -
         )
     temporal = clip.temporal if clip is not None else image.temporal
     return GridRules(budgets[0], budgets[1] if clip is not None else None, total, temporal, image.merge)
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    """Content of a checkpoint's file; empty if it is missing."""
-    if not file.is_file():
-        return {}
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ProcessorError(f"{file.name} can't be read: {one_line(error)}") from error
-    if not isinstance(found, dict):
-        raise ProcessorError(f"{file.name} holds no JSON object")
-    return found

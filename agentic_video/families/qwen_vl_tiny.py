@@ -19,7 +19,7 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoP
 from transformers.vision_utils import get_vision_bilinear_indices_and_weights, get_vision_position_ids
 
 from agentic_video.families.qwen_vl_clips import timed_positions
-from agentic_video.families.tiny import Images, TinyModels, TinySizes
+from agentic_video.families.tiny import CHATML, Images, TinyModels, TinySizes
 
 MERGE, TEMPORAL_PATCH = 2, 2
 """Patches along a side of a visual token, and moments per patch."""
@@ -46,28 +46,10 @@ class TinyQwenVL(TinyModels):
         "<|video_pad|>",
     )
     end, pad = "<|im_end|>", "<|endoftext|>"
-    chat_template = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message.role + '\\n' -}}
-{%- if message.content is string -%}
-{{- message.content -}}
-{%- else -%}
-{%- for part in message.content -%}
-{%- if part.type in ('image', 'image_url') -%}
-{{- '<|vision_start|><|image_pad|><|vision_end|>' -}}
-{%- elif part.type == 'video' -%}
-{{- '<|vision_start|><|video_pad|><|vision_end|>' -}}
-{%- else -%}
-{{- part.text -}}
-{%- endif -%}
-{%- endfor -%}
-{%- endif -%}
-{{- '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- endif -%}
-"""
+    chat_template = CHATML.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>").replace(
+        "VIDEO", "<|vision_start|><|video_pad|><|vision_end|>"
+    )
+    axes = 3
     token_ids: ClassVar[dict[str, str]] = {
         "image_token_id": "<|image_pad|>",
         "video_token_id": "<|video_pad|>",
@@ -123,13 +105,11 @@ class TinyQwenVL(TinyModels):
             least, most = TEMPORAL_PATCH * least, MAX_CLIP_FRAMES * most
         return {**shared, "size": {"shortest_edge": least, "longest_edge": most}}
 
-    def processor(self, tokenizer: Any, **image: Any) -> Any:
-        clips = self.clip_settings
-        clips["size"]["longest_edge"] = max(clips["size"]["longest_edge"], image.get("max_pixels", 0))
+    def processor(self, tokenizer: Any) -> Any:
         return getattr(transformers, self.classes[2])(
-            image_processor=self.image_processor(**{**self.image_settings, **image}),
+            image_processor=self.image_processor(**self.image_settings),
             tokenizer=tokenizer,
-            video_processor=self.video_processor(**clips),
+            video_processor=self.video_processor(**self.clip_settings),
             chat_template=self.chat_template,
         )
 

@@ -1,20 +1,43 @@
 """The families of models, and the family of a model."""
 
 import json
-from collections.abc import Mapping
+import os
+import pkgutil
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.glm4v import Glm4v
+from agentic_video.families.internvl import InternVL
 from agentic_video.families.qwen2_5_vl import Qwen25VL
 from agentic_video.families.qwen2_vl import Qwen2VL
 from agentic_video.families.qwen3_5 import Qwen35
 from agentic_video.families.qwen3_5_moe import Qwen35Moe
 from agentic_video.families.qwen3_vl import Qwen3VL
+from agentic_video.utils.errors import one_line
 
-FAMILIES: tuple[ModelFamily, ...] = (Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), Glm4v())
+OWN = "AGENTIC_VIDEO_FAMILIES"
+"""Environment variable with families of your own, ``module:Class``, several with commas between."""
+
+
+def own_families(named: str) -> Iterator[ModelFamily]:
+    """Families that are named as in :data:`OWN`; SystemExit in one line if one can't be had."""
+    for name in filter(None, (part.strip() for part in named.split(","))):
+        try:
+            family = pkgutil.resolve_name(name)()
+            if not isinstance(family, ModelFamily):
+                raise TypeError("it is no ModelFamily")
+        except Exception as error:  # whatever a user's module raises
+            raise SystemExit(f"{OWN}: {name}: {one_line(error)}; give module:Class, on PYTHONPATH") from error
+        yield family
+
+
+FAMILIES: tuple[ModelFamily, ...] = (
+    *(Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), InternVL(), Glm4v()),
+    *own_families(os.environ.get(OWN, "")),
+)
 FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}
 """By ``model_type``."""
 DEFAULT = FAMILIES[0].model_types[0]

@@ -18,6 +18,31 @@ Images = Sequence[npt.NDArray[np.uint8]]
 height, width, 3)."""
 
 
+CHATML = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' -}}
+{%- if message.content is string -%}
+{{- message.content -}}
+{%- else -%}
+{%- for part in message.content -%}
+{%- if part.type in ('image', 'image_url') -%}
+{{- 'IMAGE' -}}
+{%- elif part.type == 'video' -%}
+{{- 'VIDEO' -}}
+{%- else -%}
+{{- part.text -}}
+{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- endif -%}
+"""
+"""A chat template, with ``IMAGE`` and ``VIDEO`` where a family's markup belongs."""
+
+
 class TinySizes(Protocol):
     """Widths and depths of a tiny model; see :class:`agentic_video.toyworld.model.ModelRecipe`."""
 
@@ -41,8 +66,11 @@ class TinyModels(ABC):
     end: ClassVar[str]
     """Token that ends a turn."""
     pad: ClassVar[str]
+    bos: ClassVar[str | None] = None
+    named_tokens: ClassVar[Mapping[str, str]] = {}
+    """Special tokens that the processor looks up in the tokenizer by a name."""
     chat_template: ClassVar[str]
-    axes: ClassVar[int] = 3
+    axes: ClassVar[int] = 1
     """Rows of a sequence's positions."""
 
     @property
@@ -51,13 +79,13 @@ class TinyModels(ABC):
         """Side in pixels of a frame of one visual token."""
 
     @property
-    @abstractmethod
     def clip_settings(self) -> dict[str, Any]:
         """Arguments of the video processor, on which a cached model depends; empty for a family without clips."""
+        return {}
 
     @abstractmethod
-    def processor(self, tokenizer: Any, **image: Any) -> Any:
-        """The processor, which keeps frames of one to four visual tokens; ``image`` changes the image processor."""
+    def processor(self, tokenizer: Any) -> Any:
+        """The processor, which keeps frames of one visual token."""
 
     @abstractmethod
     def config_and_class(self, sizes: TinySizes, tokenizer: Any) -> tuple[Any, Any]:
@@ -70,13 +98,13 @@ class TinyModels(ABC):
     def embed(self, model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
         """Inputs of ``model.model.language_model``: ids of shape (batch, length), with frames at the placeholders."""
 
-    @abstractmethod
     def positions(self, model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float] = ()) -> torch.Tensor:
-        """Positions of one sequence, shape (:attr:`axes`, length).
+        """Positions of one sequence, shape (:attr:`axes`, length); one axis counts tokens.
 
         Args:
             seconds: Seconds from one temporal patch of each clip to the next.
         """
+        return torch.arange(len(ids))[None]
 
 
 def pixels_of(shown: Sequence[Visual]) -> list[npt.NDArray[np.uint8]]:

@@ -19,7 +19,7 @@ from agentic_video.families.registry import UnknownFamilyError, family_of, load_
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
-from agentic_video.planning.pictures import check_rollout_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.pictures import SIZE_KEY, check_rollout_room, fitted_system, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.rollout.tokens import ChatFormat
@@ -70,7 +70,7 @@ class CheckedData:
     """Facts about a run's data.
 
     Attributes:
-        overrides: Fit the batch to little data, in the laptop profile only.
+        overrides: Fit the system to the model, and in the laptop profile the batch to little data.
         rows: Number of usable training rows, or records; 0 where it isn't known.
         videos: A video of each folder that has some.
     """
@@ -150,12 +150,13 @@ def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tupl
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> CheckedData:
-    """Check that the model and the files that are here can be used, and that the rows fill a batch."""
+    """Check that the model and the files that are here can be used, and that the rows fill a batch; fit ``config``."""
     resumed = str(OmegaConf.select(config, "trainer.resume_from_path"))
     # verl takes it as it is: without a home folder for ~
     mode = OmegaConf.select(config, "trainer.resume_mode")
     if not elsewhere and mode == "resume_path" and not os.path.isdir(resumed):
         raise SetupError(f"trainer.resume_from_path: {resumed}: no such folder")
+    fitted: tuple[str, ...] = ()
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
@@ -163,7 +164,7 @@ def check_inputs(
             from agentic_video.evaluation.model import check_taught
 
             check_taught(str(Path(inputs.model).expanduser()), settings_of(config).system, "MODEL_PATH")
-        _check_pictures(str(tokenizer or inputs.model), config)
+        fitted = _fit_pictures(str(tokenizer or inputs.model), config, options.overrides)
     _check_template(inputs.model, config, profile)
     there = [
         (name, files)
@@ -186,12 +187,12 @@ def check_inputs(
     videos = tuple({os.path.dirname(video): video for read in found for video in read}.values())[:MAX_FOLDERS]
     counts = [len(read) for read in found]
     if not counts or not inputs.train:
-        return CheckedData(videos=videos)
+        return CheckedData(fitted, videos=videos)
     if options.stage == "grpo" and profile not in ON_TOYWORLD and inputs.val == inputs.train:
         _warn_of_validation(counts[0], config)
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
-    fitted = tuple(_fitted(least, inputs, options, profile, config))
+    fitted += tuple(_fitted(least, inputs, options, profile, config))
     return CheckedData(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
 
 
@@ -227,18 +228,28 @@ def _require_place(model: str, profile: Profile) -> None:
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
 
 
-def _check_pictures(model: str, config: DictConfig) -> None:
-    """Check a system's pictures against a model's processor and vLLM, and print the sizes that they get."""
+def _fit_pictures(model: str, config: DictConfig, overrides: Sequence[str]) -> tuple[str, ...]:
+    """Check a system's pictures against a model's processor and vLLM, and print the sizes that they get.
+
+    Returns:
+        Overrides that fit the system to a processor of other cells than the recipe's model has; ``config`` has them.
+    """
     rules = checkpoint_rules(model)
     if rules is None:
-        return
+        return ()
     settings = settings_of(config)
-    check_size_factor(settings.system, rules)
+    system = fitted_system(settings.system, rules, overrides)
+    fitted: tuple[str, ...] = ()
+    if system is not settings.system:
+        fitted = (f"++{SIZE_KEY}={rules.side}",)
+        OmegaConf.update(config, SIZE_KEY, rules.side, force_add=True)
+        print(f"{SIZE_KEY}={rules.side}, as the processor of {model} has it", flush=True)
     rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
-    views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
+    views = opening_pictures(system, rules, int(rollout.n) if rollout else 1)
     for line in size_notes(views, rules, model):
         print(line, flush=True)
     check_rollout_room(views, rules, rollout)
+    return fitted
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:

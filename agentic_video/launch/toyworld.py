@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import agentic_video
 from agentic_video.config.overrides import quoted
+from agentic_video.families.registry import OWN
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage, config_name
 from agentic_video.launch.process import stop_with_launcher
@@ -113,7 +114,7 @@ def _check_cache() -> None:
 def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
     """File with the paths of a build, named by a digest of all that it depends on; None for custom modules."""
     modules = (config.agentic_video.system._target_, config.agentic_video.get("toyworld", {}).get("oracle") or PACKAGE)
-    if not all(str(module).startswith(PACKAGE) for module in modules):
+    if os.environ.get(OWN) or not all(str(module).startswith(PACKAGE) for module in modules):
         return None
     rollout = config.actor_rollout_ref.rollout
     budgets = [rollout.prompt_length, rollout.response_length, rollout.max_model_len]

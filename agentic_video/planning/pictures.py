@@ -4,13 +4,15 @@ A system's opening is played on videos of black frames, so nothing here knows a 
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.features import FRAMES_AS
+from agentic_video.config.overrides import parse_overrides
 from agentic_video.families.base import ProcessorRules
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import view_budget
@@ -22,6 +24,8 @@ from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.source import DrawnSource
 
+SystemT = TypeVar("SystemT", bound=System)
+SIZE_KEY = "agentic_video.system.size_factor"
 SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
 SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
 """Lengths of the played videos, with usual sizes in pixels."""
@@ -57,7 +61,7 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
     for shown in found:
         frames = len(shown.frames) if isinstance(shown, Clip) else 0
         if frames and not rules.takes_clips:
-            continue
+            raise SetupError(f"{FRAMES_AS}=video: this model is shown no clips; set {FRAMES_AS}=images", key=FRAMES_AS)
         size = shown.width, shown.height
         try:
             kept = rules.kept(*size, frames)
@@ -138,14 +142,22 @@ def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, lim
     return max(items)
 
 
-def check_size_factor(system: System, rules: ProcessorRules) -> None:
-    """Check that a system rounds sizes, and counts tokens, by the processor's cells."""
+def fitted_system(system: SystemT, rules: ProcessorRules, overrides: Sequence[str] = ()) -> SystemT:
+    """The system, which rounds sizes and counts tokens by the processor's cells.
+
+    Raises:
+        SetupError: One of the overrides asks for other cells.
+    """
     has = is_dataclass(system) and any(field.name == "size_factor" for field in fields(system))
-    if has and system.size_factor != rules.side:
+    if not has or system.size_factor == rules.side:
+        return system
+    if any(override.key_or_group == SIZE_KEY for override in parse_overrides(overrides)):
         raise SetupError(
-            f"agentic_video.system.size_factor={system.size_factor}: the checkpoint's processor makes sides multiples "
-            f"of {rules.side} pixels; set agentic_video.system.size_factor={rules.side}"
+            f"{SIZE_KEY}={system.size_factor}: a visual token of the checkpoint's processor is {rules.side} pixels "
+            "wide; leave it out"
         )
+    fitted: Any = replace(system, size_factor=rules.side)  # type: ignore[type-var]
+    return fitted
 
 
 def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:
@@ -186,10 +198,9 @@ def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> lis
     if not views.changed:
         return []
     (asked, kept), more = views.changed[0], len(views.changed) - 1
-    cells = [max(1, round(size[0] / rules.side)) * max(1, round(size[1] / rules.side)) for size in (asked, kept)]
     others = f" ({more} more such sizes)" if more else ""
     return [
-        f"note: frames of {asked[0]}x{asked[1]} pixels ({cells[0]} tokens) are shown at {kept[0]}x{kept[1]} "
-        f"({cells[1]} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
+        f"note: frames of {asked[0]}x{asked[1]} pixels are shown at {kept[0]}x{kept[1]} "
+        f"({rules.tokens(*kept)} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
         "preprocessor_config.json"
     ]

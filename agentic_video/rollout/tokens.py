@@ -70,7 +70,8 @@ class ChatFormat:
         check_kwargs(self._chat_template, self._kwargs)
         self.family = family or family_of(processor)
         self.image_token_id: int = tokenizer.convert_tokens_to_ids(self.family.image_token)
-        self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(self.family.video_token or None)
+        video = self.family.video_token
+        self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(video) if video else None
         self.visual_token_ids = frozenset({self.image_token_id, self.video_token_id} - {None})
         self.rules = self.family.rules(processor)
         self._specials = tuple(token for token in tokenizer.all_special_tokens if token and not is_thought_tag(token))
@@ -191,7 +192,7 @@ class ChatFormat:
     @cached_property
     def _video_text(self) -> str:
         if not self.rules.takes_clips:
-            raise ValueError("this model has no video processor, so it can't be shown clips")
+            raise ValueError("this model can't be shown clips; set agentic_video.system.frames_as=images")
         return self._markup("video", self.family.video_token)
 
     @cached_property

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
-from agentic_video.families.registry import family_of
 from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
@@ -20,7 +19,6 @@ class ToyBackend(Backend):
     def __init__(self, spec: ModelSpec, visual_token_side: int):
         model, tokenizer = load_checkpoint(Path(spec.model))
         model.eval()
-        self.visual_token_side = family_of(model).tiny.frame_side
         self._spec = spec
         self._engine = BatchEngine(model, tokenizer, temperature=spec.temperature, seed=spec.seed)
         self.chat_format = self._format = chat_format(tokenizer, model.config.model_type, spec.template_kwargs)

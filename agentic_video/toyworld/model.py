@@ -75,6 +75,7 @@ def build_tokenizer(
         own_tags: More tags; they come last, so that other ids are the same without them.
     """
     tags, tiny = tuple(dict.fromkeys((*TAGS, *own_tags))), family_of(family).tiny
+    named = (tiny.end, tiny.pad, tiny.bos, *tiny.named_tokens.values())
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -95,7 +96,9 @@ def build_tokenizer(
         tokenizer_object=tokenizer,
         eos_token=tiny.end,
         pad_token=tiny.pad,
-        additional_special_tokens=[token for token in tiny.special_tokens if token not in (tiny.end, tiny.pad)],
+        bos_token=tiny.bos,
+        extra_special_tokens=[token for token in tiny.special_tokens if token not in named],
+        model_specific_special_tokens=dict(tiny.named_tokens),
         chat_template=tiny.chat_template,
         clean_up_tokenization_spaces=False,
         model_max_length=4096,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.rollout.tokens import ChatFormat
 from benchmarks.gpu.machine import REPOSITORY, has_flash_attention
 from benchmarks.gpu.sequences import Episode
 
@@ -102,7 +103,7 @@ class Actor:
         self.worker = worker
         self.worker.init_model()
         model: Any = self.worker.actor.model_config
-        self.processor, self.tokenizer = model.processor, model.tokenizer
+        self.processor, self.chat_format = model.processor, ChatFormat.of(model.processor)
 
     def batch(self, episodes: Sequence[Episode], shown: Sequence[Sequence[Any]] | None = None) -> Any:
         """Make a batch with the fields of verl's agent-loop workers (``agent_loop_tq.py:183``)."""

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.gpu import measure, toyworld
+from benchmarks.gpu.shapes import TINY
 
 Result = Mapping[str, Any]
 Check = Callable[[Result], str]
 """The problem of a result; empty if it is as it must be."""
 
 
+OTHERS = [name for name in TINY if name != "tiny"]
+"""Tiny models of the further families."""
 LIMIT_S = 300.0
 """Default time limit of a cell."""
 
@@ -95,7 +98,7 @@ def agreement_cell(name: str, **parameters: Any) -> Cell:
 
 def patchify_cells() -> list[Cell]:
     """Cells of :func:`measure.patchify_frames`."""
-    models = {"qwen2.5": "tiny", "qwen3": "tiny-qwen3"}
+    models = {"qwen2.5": "tiny", "qwen3": "tiny-qwen3_vl"}
     return [
         Cell(f"patchify-{name}", measure.patchify_frames, {"model": model, "images": [64, 128]}, equal_patches)
         for name, model in models.items()
@@ -162,15 +165,13 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
         agreement_cell("tiny-float32", model="tiny", dtype="float32"),
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16"),
         agreement_cell("tiny-bfloat16-fused", model="tiny", dtype="bfloat16", fused=True),
-        agreement_cell("tiny-qwen3-bfloat16", model="tiny-qwen3", dtype="bfloat16"),
-        agreement_cell("tiny-qwen3.5-bfloat16", model="tiny-qwen3.5", dtype="bfloat16"),
+        *(agreement_cell(f"{name}-bfloat16", model=name, dtype="bfloat16") for name in OTHERS),
         agreement_cell("7b-bfloat16", model="qwen2.5-vl-7b", dtype="bfloat16", **real),
         agreement_cell("7b-float32", model="qwen2.5-vl-7b", dtype="float32", **real),
         agreement_cell("qwen3-8b-bfloat16", model="qwen3-vl-8b", dtype="bfloat16", **real),
         agreement_cell("qwen3-8b-float32", model="qwen3-vl-8b", dtype="float32", **real),
         sleep_cell("tiny", model="tiny"),
-        sleep_cell("tiny-qwen3", model="tiny-qwen3"),
-        sleep_cell("tiny-qwen3.5", model="tiny-qwen3.5"),
+        *(sleep_cell(name, model=name) for name in OTHERS),
         sleep_cell("tiny-lora", model="tiny", lora_rank=8),
         sleep_cell("qwen3-8b-lora", model="qwen3-vl-8b", lora_rank=8, **small),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 3}, job_agrees, seconds=540.0),
@@ -192,8 +193,8 @@ def cpu_cells() -> list[Cell]:
         encoder_cell("siglip2", "ViT-B-16-SigLIP2", [4], frames=8),
         agreement_cell("tiny-float32", model="tiny", dtype="float32", **small),
         agreement_cell("tiny-float32-fused", model="tiny", dtype="float32", fused=True, **small),
-        agreement_cell("tiny-qwen3-float32-fused", model="tiny-qwen3", dtype="float32", fused=True, **small),
-        agreement_cell("tiny-qwen3.5-float32", model="tiny-qwen3.5", dtype="float32", **small),
+        agreement_cell("tiny-qwen3_vl-float32-fused", model="tiny-qwen3_vl", dtype="float32", fused=True, **small),
+        *(agreement_cell(f"{name}-float32", model=name, dtype="float32", **small) for name in OTHERS),
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16", **small),
         agreement_cell(
             "7b-float32", model="qwen2.5-vl-7b", dtype="float32", layers=1, vision_layers=1, turns=2, **small

@@ -14,15 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agentic_video.rollout.tokens import ChatFormat
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.machine import REPOSITORY, Skip, alone, called, require, require_memory
 from benchmarks.gpu.rollout import Rollout, RolloutSetting, Said
-from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, plan
+from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, picture_tokens, plan
 from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpoint
 from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
-"""Width and height of the tiny model's frames."""
+"""Width and height of the tiny models' frames, where their processors keep them."""
+
 
 LIMITS = {"float32": (1e-4, 0.999), "bfloat16": (2e-2, 0.99)}
 """Highest mean difference of probabilities and lowest Pearson correlation of rollout and actor. float32's are those of
@@ -49,9 +51,9 @@ def checkpoint_of(
     )
 
 
-def frame_of(model: str) -> tuple[int, int]:
-    """Width and height of the frames that a model is shown."""
-    return TINY_FRAME if model in TINY else FRAME
+def frame_of(model: str, chat_format: ChatFormat) -> tuple[int, int]:
+    """Width and height of the frames that a model is shown: the nearest that its processor keeps."""
+    return chat_format.rules.kept(*(TINY_FRAME if model in TINY else FRAME))
 
 
 def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float]:
@@ -100,7 +102,6 @@ def agreement(
         # cuDNN would compute convolutions (the patches' embedding) in TF32, which has 10 bits; also in vLLM's process.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
-    size = frame_of(model)
     played_turns = [Turn(images, words, says)] * turns
     length = 2048 if model in TINY else 16_384
     rollout = Rollout(
@@ -116,7 +117,7 @@ def agreement(
         )
     )
     try:
-        played = asyncio.run(rollout.play_all(played_turns, size, range(episodes)))
+        played = asyncio.run(rollout.play_all(played_turns, frame_of(model, rollout.chat_format), range(episodes)))
     finally:
         rollout.close()
     actor = Actor(ActorSetting(folder, device, length * 2, dtype=dtype, fused=fused))
@@ -210,11 +211,9 @@ def one_depth(
     folder = checkpoint_of(scratch, model, setting.dtype, device, depth, vision_layers)
     actor = Actor(replace(setting, model=folder))
     try:
-        size = frame_of(model)
-        processor = actor.processor.image_processor
-        count = int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
-        turns = plan(tokens, images, count + 2)
-        made = [make_sequence(turns, actor.tokenizer, count, size, seed) for seed in range(sequences)]
+        size = frame_of(model, actor.chat_format)
+        turns = plan(tokens, images, picture_tokens(actor.chat_format, size))
+        made = [make_sequence(turns, actor.chat_format, size, seed) for seed in range(sequences)]
         batch = actor.batch(made)
         actor.forget_peak()
         started = time.perf_counter()
@@ -267,13 +266,12 @@ def planned_activations(setting: ActorSetting, model: str, images: int, gpus: in
     from agentic_video.planning.plan import update_moments
     from agentic_video.utils.units import GIB
 
-    width, height = frame_of(model)
     words = [
         *setting.overrides(),
         f"agentic_video.plan.frames={images}",
         f"agentic_video.plan.overview_frames={images}",
     ]
-    words += [f"agentic_video.plan.width={width}", f"agentic_video.plan.height={height}"]
+    words += [f"agentic_video.plan.width={FRAME[0]}", f"agentic_video.plan.height={FRAME[1]}"]
     config = compose_recipe(REPOSITORY / "recipes" / setting.recipe, "cluster", words)
     job = job_of(config, Machines(gpus, 80 * GIB, 1024 * GIB), PUBLISHED[model])
     text = max(1, setting.tokens - images * (job.frame_tokens + LABEL_TOKENS))
@@ -339,7 +337,6 @@ def vllm_turns(
     # Dummy weights of vLLM's CPU build give wrong image features; the tiny model is written anyway.
     dummy = model in SHAPES
     folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, weights=not dummy)
-    size = frame_of(model)
     rollout = Rollout(
         RolloutSetting(
             folder,
@@ -354,6 +351,7 @@ def vllm_turns(
             eager=eager,
         )
     )
+    size = frame_of(model, rollout.chat_format)
     try:
         kv, block = rollout.kv_tokens(), rollout.block()
         turns = [Turn(count, words, says) for count in images]
@@ -367,7 +365,7 @@ def vllm_turns(
         played = asyncio.run(warm_and_play())
     finally:
         rollout.close()
-    count = rollout.image_tokens(size) + 2
+    count = picture_tokens(rollout.chat_format, size)
     prompt, old, rows = 0, 0, []
     for number, turn in enumerate(turns):
         prompt += turn.words + turn.images * count
@@ -431,9 +429,7 @@ def sleep_and_wake(
             lora_rank=lora_rank,
         )
     )
-    shown = make_sequence(
-        [Turn(images, 24, says)], rollout.tokenizer, rollout.image_tokens(frame_of(model)), frame_of(model), 0
-    )
+    shown = make_sequence([Turn(images, 24, says)], rollout.chat_format, frame_of(model, rollout.chat_format))
 
     async def answers() -> tuple[list[Said], list[int]]:
         ask = partial(rollout.say, shown.prompt, shown.images, says)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from agentic_video.families.registry import load_processor
+from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.utils.environment import spawn_engines
-from benchmarks.gpu.sequences import Episode, Turn, make_sequence
+from benchmarks.gpu.sequences import Episode, Turn, make_sequence, picture_tokens
 from benchmarks.gpu.sleeper import EXTENSION
 
 
@@ -67,7 +69,6 @@ class Rollout:
     """An engine in this process (its core is a process of vLLM's)."""
 
     def __init__(self, setting: RolloutSetting):
-        from transformers import AutoProcessor
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -75,15 +76,7 @@ class Rollout:
         started = time.perf_counter()
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**setting.arguments()))
         self.start_seconds = time.perf_counter() - started
-        processor = AutoProcessor.from_pretrained(setting.model)
-        self.tokenizer: Any = processor.tokenizer
-        self.image_processor: Any = processor.image_processor
-        self._pad = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-
-    def image_tokens(self, size: tuple[int, int]) -> int:
-        """Placeholders of an image of this (width, height) in pixels."""
-        processor = self.image_processor
-        return int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
+        self.chat_format = ChatFormat.of(load_processor(setting.model))
 
     def kv_tokens(self) -> int:
         """Capacity of the KV cache in tokens; 0 where vLLM doesn't report it."""
@@ -104,8 +97,8 @@ class Rollout:
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
 
-        # vLLM writes the placeholders of an image itself
-        short = [token for at, token in enumerate(ids) if not (at and token == self._pad == ids[at - 1])]
+        chat_format = self.chat_format  # vLLM writes the placeholders of an image itself
+        short = chat_format.family.one_placeholder(chat_format.encode, ids)
         prompt = TokensPrompt(prompt_token_ids=short)
         if images:
             prompt["multi_modal_data"] = {"image": [Image.fromarray(image) for image in images]}
@@ -116,7 +109,7 @@ class Rollout:
             logprobs=0,
             seed=seed,
             # an agent may not say them either
-            logit_bias=dict.fromkeys(self.tokenizer.all_special_ids, -100.0),
+            logit_bias=dict.fromkeys({*chat_format.tokenizer.all_special_ids, *chat_format.visual_token_ids}, -100.0),
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         started = time.perf_counter()
@@ -130,14 +123,14 @@ class Rollout:
 
     async def play(self, turns: Sequence[Turn], size: tuple[int, int], seed: int) -> tuple[Episode, list[Said]]:
         """Play an episode whose observations are random; return it and the engine's replies."""
-        count = self.image_tokens(size)
-        shown = make_sequence(turns, self.tokenizer, count, size, seed)
+        count = picture_tokens(self.chat_format, size)
+        shown = make_sequence(turns, self.chat_format, size, seed)
         played = Episode(images=shown.images)
         said: list[Said] = []
         # What is shown is cut out of the made-up episode, turn by turn.
         ids, at, images = shown.ids, 0, 0
         for number, turn in enumerate(turns):
-            length = turn.words + turn.images * (count + 2)
+            length = turn.words + turn.images * count
             view = ids[at : at + length]
             at, images = at + length + turn.says, images + turn.images
             if number:

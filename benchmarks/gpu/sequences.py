@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
+from agentic_video.rollout.tokens import ChatFormat
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,15 @@ def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_sha
     return [Turn(result[0].images, words + left, said), *result[1:]]
 
 
-def make_sequence(
-    turns: Sequence[Turn], tokenizer: Any, image_tokens: int, size: tuple[int, int], seed: int = 0
-) -> Episode:
+def picture_tokens(chat_format: ChatFormat, size: tuple[int, int]) -> int:
+    """Tokens of a frame of a (width, height) in pixels, with a word before and after it."""
+    return len(chat_format.image_ids(*size)[1]) + 2
+
+
+def make_sequence(turns: Sequence[Turn], chat_format: ChatFormat, size: tuple[int, int], seed: int = 0) -> Episode:
     """An episode of random plain tokens and frames."""
-    special = {VISION_START, VISION_END, "<|image_pad|>"}
-    start, end, pad = (tokenizer.convert_tokens_to_ids(token) for token in (VISION_START, VISION_END, "<|image_pad|>"))
-    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(token) for token in special)}
+    tokenizer, picture = chat_format.tokenizer, chat_format.image_ids(*size)[1]
+    barred = {*tokenizer.all_special_ids, *chat_format.visual_token_ids}
     plain = [token for token in range(min(len(tokenizer), 256)) if token not in barred]
     generator = np.random.default_rng(seed)
 
@@ -75,7 +76,10 @@ def make_sequence(
 
     made = Episode(images=noise(sum(turn.images for turn in turns), size, seed))
     for number, turn in enumerate(turns):
-        shown = [*words(turn.words), *([start, *[pad] * image_tokens, end] * turn.images)]
+        shown = words(turn.words)
+        for _ in range(turn.images):
+            before, after = words(2)
+            shown += [before, *picture, after]
         said = words(turn.says)
         if number:
             made.response += shown

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentic_video.families.registry import family_of
+from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.toyworld.model import (
     ModelRecipe,
     build_model,
@@ -94,8 +94,8 @@ SHAPES: Mapping[str, Shape] = {
     ),
 }
 """Published shapes by name; neither ties its output layer to the embedding."""
-TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl", "tiny-qwen3.5": "qwen3_5"}
-"""The toy world's models, with a processor that leaves frames as they are."""
+TINY = {"tiny" if name == DEFAULT else f"tiny-{name}": name for name in FAMILY_OF}
+"""The toy world's models of all families, with a processor that leaves frames as they are where it can."""
 
 
 def model_config(
@@ -212,11 +212,14 @@ def _without_weights(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _let_frames_be(folder: Path, family: str) -> None:
-    """Write processors that resize no frame of up to :data:`MAX_PIXELS`."""
+    """Write processors that resize no frame of up to :data:`MAX_PIXELS`, where they have such a bound."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    family_of(family).tiny.processor(tokenizer, max_pixels=MAX_PIXELS).save_pretrained(folder)
+    processor = family_of(family).tiny.processor(AutoTokenizer.from_pretrained(folder))
+    for part in (processor.image_processor, processor.video_processor):
+        if getattr(getattr(part, "size", None), "longest_edge", None):
+            part.size.longest_edge = max(part.size.longest_edge, MAX_PIXELS)
+    processor.save_pretrained(folder)
 
 
 def parameters(name: str, layers: int | None = None) -> dict[str, int]:

@@ -149,5 +149,7 @@ def title(process: psutil.Process) -> str:
 
 
 def shared_memory() -> set[Path]:
-    """All files in ``/dev/shm``."""
-    return set(Path("/dev/shm").iterdir())
+    """All files in ``/dev/shm`` that stay: Python removes a semaphore's name as soon as it is made."""
+    there = set(Path("/dev/shm").iterdir())
+    time.sleep(1)
+    return {file for file in there if file.exists()}

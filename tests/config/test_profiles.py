@@ -8,6 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.planning.pictures import check_rollout_room, fitted_system, opening_pictures
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
@@ -62,7 +63,11 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_single_trains_adapters_outside_the_vision_tower(name: str) -> None:
     model = config_of(name, "single").actor_rollout_ref.model
-    assert (model.lora_rank, model.target_modules, model.exclude_modules) == (32, "all-linear", ".*visual.*")
+    assert (model.lora_rank, model.target_modules, model.exclude_modules) == (
+        32,
+        "all-linear",
+        ".*(visual|vision|audio|projector).*",
+    )
     assert not model.lora.merge and config_of(name, "single").actor_rollout_ref.rollout.load_format == "safetensors"
 
 
@@ -93,6 +98,21 @@ def test_it_fits(name: str, profile: str, gpu_gib: int, host_gib: int, changes: 
     assert proposed == set(changes)
     mended = composed(name, "cluster", f"+profile={profile}", *changes)
     assert plan_of(mended, gpu_gib=gpu_gib, host_gib=host_gib).verdict == "fits"
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3.5-9B"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_recipe_can_be_put_on_a_newer_model(name: str, model: str) -> None:
+    """Without any other change; the planner may know a faster or roomier one."""
+    config = config_of(name, "cluster")
+    plan = plan_of(config, model=model)
+    assert plan.verdict != "does not fit" and plan.job.shape.name == model
+    rules = checkpoint_rules(model)
+    assert rules is not None
+    system = fitted_system(settings_of(config).system, rules)
+    views = opening_pictures(system, rules, config.actor_rollout_ref.rollout.n)
+    assert (views.image_tokens > 0) == (system.overview != "none" and not shows_clips(system))
+    check_rollout_room(views, rules, config.actor_rollout_ref.rollout)
 
 
 def opening(config: DictConfig, qa: VideoQA, index: int) -> Any:

@@ -59,6 +59,7 @@ EXECUTED = {
     "bash examples/custom_tool/run.sh trainer.total_training_steps=2": (
         "tests/examples/test_custom_tool.py::test_two_steps_of_the_laptop_job"
     ),
+    "bash examples/custom_family/run.sh": "tests/examples/test_custom_family.py::test_two_steps_of_the_laptop_job",
     "bash run_tests.sh": "tests/e2e/test_fresh_clone.py::test_one_command_passes_the_tests",
     "agentic-video view outputs/videozoomer-laptop/run-001 --serve": (
         "tests/report/viewer/test_server.py::test_page_and_its_headers"

@@ -1,4 +1,4 @@
-"""Asides on a real vLLM engine behind verl's ``generate``, frames by reference: ``python -m`` and a checkpoint.
+"""Asides on a real vLLM engine behind verl's ``generate``, frames by reference.
 
 An episode whose model is asked beside it, twice at a time and after the end, against the same episode without asides,
 and each aside against the engine asked for the same ids with images.
@@ -26,7 +26,6 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
-from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_agent_loop import MemoryStore
 from tests.training.test_engine_images import Store
@@ -72,13 +71,11 @@ class Looker(System):
 class Client:
     """verl's client, of one server."""
 
-    def __init__(self, engine: Any):
-        self._engine = engine
+    def __init__(self, engine: Any, processor: Any):
+        self._server = server(engine, processor)
 
     async def generate(self, *, prompt_ids: Sequence[int], sampling_params: Any, image_data: Any, **rest: Any) -> Any:
-        return await server(self._engine).generate(
-            list(prompt_ids), sampling_params, uuid4().hex, image_data=image_data
-        )
+        return await self._server.generate(list(prompt_ids), sampling_params, uuid4().hex, image_data=image_data)
 
 
 def said(sequence: TokenSequence) -> tuple[list[int], list[float]]:
@@ -87,47 +84,45 @@ def said(sequence: TokenSequence) -> tuple[list[int], list[float]]:
     return [sequence.response_ids[item] for item in kept], [sequence.log_probs[item] for item in kept]
 
 
-async def compare(checkpoint: Path) -> None:
-    async with vllm_engine(checkpoint, images=32) as engine:
-        await engine.reset_mm_cache()
-        ours, processor = ReferenceEngine(engine, Store()), AutoProcessor.from_pretrained(checkpoint)
-        chat_format = ChatFormat.of(processor)
-        side = processor.image_processor.patch_size * processor.image_processor.merge_size
+async def compare(engine: Any, checkpoint: Path) -> None:
+    ours, processor = ReferenceEngine(engine, Store()), AutoProcessor.from_pretrained(checkpoint)
+    chat_format = ChatFormat.of(processor)
+    side = chat_format.family.tiny.frame_side
 
-        async def episode(system: Looker) -> tuple[Trajectory, TokenPolicy]:
-            policy = TokenPolicy(VerlEngine(Client(ours), SAMPLING, "one"), chat_format, LIMITS, system)
-            return await play(system, policy, QA, MemoryStore()), policy
+    async def episode(system: Looker) -> tuple[Trajectory, TokenPolicy]:
+        policy = TokenPolicy(VerlEngine(Client(ours, processor), SAMPLING, "one"), chat_format, LIMITS, system)
+        return await play(system, policy, QA, MemoryStore()), policy
 
-        trajectory, policy = await episode(Looker(side))
-        plain, alone = await episode(Looker(side, asks=False))
-        assert trajectory.end is plain.end is EndReason.TURN_LIMIT, (trajectory.error, plain.error)
-        # what is asked beside an episode changes nothing in it
-        assert [turn.text for turn in trajectory.turns] == [turn.text for turn in plain.turns]
-        (mine,), (other,) = policy.sequences, alone.sequences
-        assert (mine.ids, mine.response_mask) == (other.ids, other.response_mask)
-        assert mine.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-        assert all(turn.text.startswith("<think>") for turn in trajectory.turns)
+    trajectory, policy = await episode(Looker(side))
+    plain, alone = await episode(Looker(side, asks=False))
+    assert trajectory.end is plain.end is EndReason.TURN_LIMIT, (trajectory.error, plain.error)
+    # what is asked beside an episode changes nothing in it
+    assert [turn.text for turn in trajectory.turns] == [turn.text for turn in plain.turns]
+    (mine,), (other,) = policy.sequences, alone.sequences
+    assert (mine.ids, mine.response_mask) == (other.ids, other.response_mask)
+    assert mine.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    assert all(turn.text.startswith("<think>") for turn in trajectory.turns)
 
-        # two after each of the two calls that were carried out, one after the end
-        assert [len(turn.asides) for turn in trajectory.turns] == [2, 2, 0] and len(trajectory.asides) == 1
-        assert trajectory.notes == {"verdict": trajectory.asides[0].text}
-        assert len(policy.aside_sequences) == 5
-        assert sorted(aside.token_ids for aside in trajectory.all_asides) == sorted(
-            tuple(said(item)[0]) for item in policy.aside_sequences
+    # two after each of the two calls that were carried out, one after the end
+    assert [len(turn.asides) for turn in trajectory.turns] == [2, 2, 0] and len(trajectory.asides) == 1
+    assert trajectory.notes == {"verdict": trajectory.asides[0].text}
+    assert len(policy.aside_sequences) == 5
+    assert sorted(aside.token_ids for aside in trajectory.all_asides) == sorted(
+        tuple(said(item)[0]) for item in policy.aside_sequences
+    )
+    for sequence in policy.aside_sequences:
+        ids, log_probs = said(sequence)
+        sampling = {
+            **SAMPLING,
+            "max_tokens": len(ids),
+            "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
+        }
+        images = [Image.fromarray(visual.image) for visual in sequence.visuals]  # type: ignore[union-attr]
+        again = await server(engine, processor).generate(
+            sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None
         )
-        for sequence in policy.aside_sequences:
-            ids, log_probs = said(sequence)
-            sampling = {
-                **SAMPLING,
-                "max_tokens": len(ids),
-                "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
-            }
-            images = [Image.fromarray(visual.image) for visual in sequence.visuals]  # type: ignore[union-attr]
-            again = await server(engine).generate(sequence.prompt_ids, sampling, uuid4().hex, image_data=images or None)
-            assert (again.token_ids, len(ids) > 0) == (ids, True)
-            assert log_probs == pytest.approx(again.log_probs, abs=1e-4)
-            assert chat_format.decode(sequence.prompt_ids).endswith("\n" + "<answer>" * len(images))
-
-
-if __name__ == "__main__":
-    run_script(compare)
+        assert (again.token_ids, len(ids) > 0) == (ids, True)
+        assert log_probs == pytest.approx(again.log_probs, abs=1e-4)
+        begun = chat_format.prefix_ids("<answer>") if images else []
+        header = chat_format.opening_ids([Message("user", ("",))])[-1:]
+        assert sequence.prompt_ids[-1 - len(begun) :] == [*header, *begun]

@@ -1,4 +1,4 @@
-"""Clips to a real vLLM engine, by reference and as pixels, and to the model itself: ``python -m`` and a checkpoint.
+"""Clips to a real vLLM engine, by reference and as pixels, and to the model itself.
 
 An episode of two turns with images and clips, whose ids are the rollout's own, through verl's ``generate``.
 """
@@ -16,13 +16,13 @@ from transformers import AutoModelForImageTextToText
 from verl.utils import hf_processor
 
 from agentic_video.evaluation.backends.vllm import vllm_prompt
+from agentic_video.families.qwen2_vl import Qwen2VL
 from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.engines.vllm_images import ReferenceEngine, RenderedPromptError
 from agentic_video.training.inputs.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, image_key
 from agentic_video.types.message import Message, Visual
-from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, counts
 
@@ -79,82 +79,75 @@ class Model:
         return scores.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()
 
 
-async def compare(checkpoint: Path) -> None:
+async def compare(engine: Any, checkpoint: Path) -> None:
     from vllm import SamplingParams
 
     processor = hf_processor(str(checkpoint))
-    family_of(processor).prepare_vllm()
-    async with vllm_engine(checkpoint, images=8, clips=8) as engine:
-        chat_format, model = ChatFormat.of(processor), Model(checkpoint, processor)
-        store = Frames(processor.image_processor.patch_size * 2)
-        ours = ReferenceEngine(engine, store, chat_format)
-        banned = dict.fromkeys(chat_format.banned_ids, -100.0)
-        front = server(ours)
-        front.model_config.processor = processor
+    chat_format, model = ChatFormat.of(processor), Model(checkpoint, processor)
+    store = Frames(processor.image_processor.patch_size * 2)
+    ours = ReferenceEngine(engine, store, chat_format)
+    banned = dict.fromkeys(chat_format.banned_ids, -100.0)
+    front = server(ours)
+    front.model_config.processor = processor
 
-        async def by_reference(ids: Sequence[int], shown: Sequence[Visual]) -> Any:
-            sampling = {**SAMPLING, "logit_bias": banned}
-            return await front.generate(list(ids), sampling, uuid4().hex, **references(shown))
+    async def by_reference(ids: Sequence[int], shown: Sequence[Visual]) -> Any:
+        sampling = {**SAMPLING, "logit_bias": banned}
+        return await front.generate(list(ids), sampling, uuid4().hex, **references(shown))
 
-        async def by_pixels(ids: Sequence[int], shown: Sequence[Visual]) -> list[int]:
-            sampling = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True, logit_bias=banned)
-            async for output in engine.generate(vllm_prompt(ids, shown, chat_format), sampling, uuid4().hex):
-                assert output.prompt_token_ids == list(ids)
-                said = list(output.outputs[0].token_ids)
-            return said
+    async def by_pixels(ids: Sequence[int], shown: Sequence[Visual]) -> list[int]:
+        sampling = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True, logit_bias=banned)
+        async for output in engine.generate(vllm_prompt(ids, shown, chat_format), sampling, uuid4().hex):
+            assert output.prompt_token_ids == list(ids)
+            said = list(output.outputs[0].token_ids)
+        return said
 
-        async def same(ids: Sequence[int], shown: Sequence[Visual]) -> list[int]:
-            output = await by_reference(ids, shown)
-            assert output.token_ids == await by_pixels(ids, shown) and len(output.token_ids) == 6
-            expected = model.log_probs(ids, output.token_ids, shown)
-            assert output.log_probs == pytest.approx(expected, abs=1e-4), (output.log_probs, expected)
-            return list(output.token_ids)
+    async def same(ids: Sequence[int], shown: Sequence[Visual]) -> list[int]:
+        output = await by_reference(ids, shown)
+        assert output.token_ids == await by_pixels(ids, shown) and len(output.token_ids) == 6
+        expected = model.log_probs(ids, output.token_ids, shown)
+        assert output.log_probs == pytest.approx(expected, abs=1e-4), (output.log_probs, expected)
+        return list(output.token_ids)
 
-        frame = store.frame
-        # five frames, the last of which stands for two; an image; four frames at uneven times
-        first = Clip(tuple(frame(number, 1.3 * number) for number in range(5)))
-        single = frame(9, 30.5)
-        second = Clip(tuple(frame(number, time) for number, time in ((3, 40.0), (5, 41.5), (6, 43.0), (7, 47.25))))
-        opening = Message("user", ("look <", first, " and", single, " at <", second, "> what?"))
-        ids = chat_format.opening_ids([opening])
-        said = await same(ids, [first, single, second])
-        assert counts(ours.stats, "processed", "fetched", "asked") == (3, 9, 3)
-        # two clips share a frame, which is fetched once
-        assert sorted(store.calls[0]) == [0, 1, 2, 3, 4, 5, 6, 7, 9]
+    frame = store.frame
+    # five frames, the last of which stands for two; an image; four frames at uneven times
+    first = Clip(tuple(frame(number, 1.3 * number) for number in range(5)))
+    single = frame(9, 30.5)
+    second = Clip(tuple(frame(number, time) for number, time in ((3, 40.0), (5, 41.5), (6, 43.0), (7, 47.25))))
+    opening = Message("user", ("look <", first, " and", single, " at <", second, "> what?"))
+    ids = chat_format.opening_ids([opening])
+    said = await same(ids, [first, single, second])
+    assert counts(ours.stats, "processed", "fetched", "asked") == (3, 9, 3)
+    # two clips share a frame, which is fetched once
+    assert sorted(store.calls[0]) == [0, 1, 2, 3, 4, 5, 6, 7, 9]
 
-        # it looks at its clips, and at their times
-        other = Clip(tuple(frame(20 + number, 1.3 * number) for number in range(5)))
-        slower = Clip(tuple(frame(number, 9.0 * number) for number in range(5)))
-        seen = await by_reference(ids, [first, single, second])
-        assert (await by_reference(ids, [other, single, second])).log_probs != seen.log_probs
-        late = chat_format.opening_ids(
-            [Message("user", ("look <", slower, " and", single, " at <", second, "> what?"))]
-        )
-        assert (await by_reference(late, [slower, single, second])).log_probs != seen.log_probs
-        await same(late, [slower, single, second])
+    # it looks at its clips, and at their times
+    other = Clip(tuple(frame(20 + number, 1.3 * number) for number in range(5)))
+    slower = Clip(tuple(frame(number, 9.0 * number) for number in range(5)))
+    seen = await by_reference(ids, [first, single, second])
+    assert (await by_reference(ids, [other, single, second])).log_probs != seen.log_probs
+    late = chat_format.opening_ids([Message("user", ("look <", slower, " and", single, " at <", second, "> what?"))])
+    timeless = isinstance(family_of(processor), Qwen2VL)
+    assert ((await by_reference(late, [slower, single, second])).log_probs == seen.log_probs) == timeless
+    await same(late, [slower, single, second])
 
-        # the next turn: what was shown is named only
-        before = ours.stats.processed
-        third = Clip((frame(30, 50.0), frame(31, 50.5)))
-        later = [*ids, *said, *chat_format.observation_ids(("<tool_response>", third, "</tool_response>"), said)]
-        await same(later, [first, single, second, third])
-        assert ours.stats.processed == before + 1
+    # the next turn: what was shown is named only
+    before = ours.stats.processed
+    third = Clip((frame(30, 50.0), frame(31, 50.5)))
+    later = [*ids, *said, *chat_format.observation_ids(("<tool_response>", third, "</tool_response>"), said)]
+    await same(later, [first, single, second, third])
+    assert ours.stats.processed == before + 1
 
-        # siblings that start at once
-        fresh = Clip((frame(40, 1.0), frame(41, 2.0), frame(42, 3.0)))
-        asked = chat_format.opening_ids([Message("user", (fresh, "?"))])
-        answers = await asyncio.gather(*(by_reference(asked, [fresh]) for _ in range(6)))
-        assert len({tuple(answer.token_ids) for answer in answers}) == 1
-        assert ours.stats.processed == before + 2
+    # siblings that start at once
+    fresh = Clip((frame(40, 1.0), frame(41, 2.0), frame(42, 3.0)))
+    asked = chat_format.opening_ids([Message("user", (fresh, "?"))])
+    answers = await asyncio.gather(*(by_reference(asked, [fresh]) for _ in range(6)))
+    assert len({tuple(answer.token_ids) for answer in answers}) == 1
+    assert ours.stats.processed == before + 2
 
-        # another processor than the trainer's is noticed
-        told = chat_format.visual_tokens
-        chat_format.visual_tokens = lambda shown: 2 * told(shown)  # type: ignore[method-assign]
-        with pytest.raises(RenderedPromptError):
-            await by_reference(ids, [first, single, second])
-        chat_format.visual_tokens = told  # type: ignore[method-assign]
-        await same(ids, [first, single, second])
-
-
-if __name__ == "__main__":
-    run_script(compare)
+    # another processor than the trainer's is noticed
+    told = chat_format.visual_tokens
+    chat_format.visual_tokens = lambda shown: 2 * told(shown)  # type: ignore[method-assign]
+    with pytest.raises(RenderedPromptError):
+        await by_reference(ids, [first, single, second])
+    chat_format.visual_tokens = told  # type: ignore[method-assign]
+    await same(ids, [first, single, second])

@@ -1,11 +1,10 @@
-"""What a real vLLM engine makes of a picture: ``python -m`` and a checkpoint.
+"""What a real vLLM engine makes of a picture.
 
 A vision tower that a weight sync has changed, while its pictures and their prompts are in the engine's caches; and a
 later turn's frame that is another one, while its ids are the same.
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,19 +18,17 @@ import torch
 from transformers import AutoProcessor
 
 from agentic_video.evaluation.backends.vllm import vllm_prompt
+from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.training.engines.vllm_images import ReferenceEngine
 from agentic_video.types.frame import Frame, ImageRef
 from agentic_video.types.message import Message
-from tests.e2e.vllm_engine import run_script, vllm_engine
+from tests.e2e.vllm_engine import JOB
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, drawn, image, stored
 
 SAMPLING = {"temperature": 0.0, "max_tokens": 6, "ignore_eos": True, "logprobs": True}
-EXTENSION = "agentic_video.training.engines.vllm_cpu.CpuWorkerExtension"
-JOB = f"test{os.getpid()}"
-"""Stands in the name of the socket of the weights."""
 AHEAD = 1e-3
 """Log-probabilities that differ by more have another cause than rounding."""
 
@@ -106,18 +103,15 @@ class Asked:
 
     def short(self) -> list[int]:
         """The same with one placeholder for each frame, as verl's server is asked."""
-        token, kept = self._format.image_token_id, list[int]()
-        for item in self.ids:
-            if item != token or kept[-1] != token:
-                kept.append(item)
-        return kept
+        return self._format.family.one_placeholder(self._format.encode, self.ids)
 
 
 def expected(
     model: Any, processor: Any, ids: Sequence[int], numbers: Sequence[int], said: Sequence[int]
 ) -> list[float]:
     """Log-probabilities of what was said, by transformers' model."""
-    pictures = processor.image_processor(images=[image(number) for number in numbers], return_tensors="pt")
+    made = processor.image_processor(images=[image(number) for number in numbers], return_tensors="pt")
+    pictures = {name: value for name, value in made.items() if not name.startswith("num_")}
     rows = torch.tensor([[*ids, *said]])
     kinds = (rows == model.config.image_token_id).long()
     with torch.no_grad():
@@ -128,33 +122,31 @@ def expected(
     return [float(found[place, token]) for place, token in enumerate(said)]
 
 
-def changed(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def changed(weights: Mapping[str, torch.Tensor], tower: str) -> dict[str, torch.Tensor]:
     """Weights of which those of the vision tower, and no others, are other ones."""
     torch.manual_seed(1)
     made = {
-        name: value + 0.5 * value.std() * torch.randn_like(value) if ".visual." in name and value.dim() > 1 else value
+        name: value + 0.5 * value.std() * torch.randn_like(value)
+        if tower in name.split(".") and value.dim() > 1
+        else value
         for name, value in weights.items()
     }
     assert any(made[name] is not value for name, value in weights.items())
     return made
 
 
-async def compare(checkpoint: Path) -> None:
-    os.environ["VERL_RAY_JOB_ID"], os.environ["VERL_REPLICA_RANK"] = JOB, "0"
+async def compare(engine: Any, checkpoint: Path) -> None:
     model, _ = load_checkpoint(checkpoint)
     processor = AutoProcessor.from_pretrained(checkpoint)
     asked = Asked(ChatFormat.of(processor))
-    async with vllm_engine(checkpoint, images=8, extension=EXTENSION) as engine:
-        await engine.reset_mm_cache()
-        ours = ReferenceEngine(engine, Store())
-        there = server(ours)
-        there.node_rank = 0
+    there = server(ReferenceEngine(engine, Store()))
+    there.node_rank = 0
 
-        async def by_reference(*refs: ImageRef) -> Any:
-            return await there.generate(asked.short(), dict(SAMPLING), uuid4().hex, image_data=list(refs))
+    async def by_reference(*refs: ImageRef) -> Any:
+        return await there.generate(asked.short(), dict(SAMPLING), uuid4().hex, image_data=list(refs))
 
-        await later_frames(by_reference, engine, asked, model, processor)
-        await changed_tower(by_reference, there, asked, model, processor)
+    await later_frames(by_reference, engine, asked, model, processor)
+    await changed_tower(by_reference, there, asked, model, processor)
 
 
 async def later_frames(by_reference: Any, engine: Any, asked: Asked, model: Any, processor: Any) -> None:
@@ -206,7 +198,7 @@ async def changed_tower(by_reference: Any, there: Any, asked: Asked, model: Any,
     before = await by_reference(*pictures)
     assert (await by_reference(*pictures)).log_probs == pytest.approx(before.log_probs, abs=1e-6)  # from the caches
     weights = {name: value.clone() for name, value in model.state_dict().items()}
-    other = changed(weights)
+    other = changed(weights, family_of(model).tower)
     await sync_weights(there, other.items())
     assert there.global_steps == 8
     after = await by_reference(*pictures)
@@ -219,7 +211,3 @@ async def changed_tower(by_reference: Any, there: Any, asked: Asked, model: Any,
     await sync_weights(there, weights.items())
     back = await by_reference(*pictures)
     assert back.token_ids == before.token_ids and back.log_probs == pytest.approx(before.log_probs, abs=1e-5)
-
-
-if __name__ == "__main__":
-    run_script(compare)

@@ -1,36 +1,38 @@
-"""Real vLLM on CPUs: an engine for the scripts beside this file, each a process of its own, and a server."""
+"""Real vLLM on CPUs: an engine, and a server."""
 
-import asyncio
 import os
 import socket
 import subprocess
 import sys
 import time
-import traceback
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 
+JOB = f"test{os.getpid()}"
+"""Stands in the name of the socket of the weights."""
+
 
 @asynccontextmanager
-async def vllm_engine(checkpoint: Path, images: int, clips: int = 0, extension: str = "") -> AsyncIterator[Any]:
-    """An engine in float32 for prompts of up to so many images and clips; ``extension`` is a class of its worker."""
+async def vllm_engine(checkpoint: Path, clips: int) -> AsyncIterator[Any]:
+    """An engine in float32, whose weights can be synced, for prompts of up to so many clips."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
+    os.environ["VERL_RAY_JOB_ID"], os.environ["VERL_REPLICA_RANK"] = JOB, "0"
     arguments = AsyncEngineArgs(
         model=str(checkpoint),
         dtype="float32",
         enforce_eager=True,
         max_model_len=1024,
         max_num_seqs=16,
-        limit_mm_per_prompt={"image": images, "video": clips},
+        limit_mm_per_prompt={"image": 32, "video": clips},
         skip_mm_profiling=True,
-        worker_extension_cls=extension,
+        worker_extension_cls="agentic_video.training.engines.vllm_cpu.CpuWorkerExtension",
         distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
     )
     engine = AsyncLLM.from_engine_args(arguments)
@@ -76,15 +78,3 @@ def vllm_server(checkpoint: str | Path, log: Path, max_model_len: int = 640) -> 
     finally:
         server.terminate()
         server.wait(60)
-
-
-def run_script(compare: Callable[[Path], Coroutine[Any, Any, None]]) -> NoReturn:
-    """Call it with the checkpoint that the command line names; ends the process without waiting for vLLM's threads."""
-    try:
-        asyncio.run(compare(Path(sys.argv[1])))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)

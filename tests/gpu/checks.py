@@ -37,7 +37,7 @@ def scores(model: Path, device: str, dtype: str, fused: bool, steps: int) -> tup
     actor = Actor(ActorSetting(model, device, 1024, dtype=dtype, fused=fused, learning_rate=1e-3))
     try:
         episodes = [
-            make_sequence(plan(tokens, 6, IMAGE_TOKENS + 2), actor.tokenizer, IMAGE_TOKENS, FRAME, seed=tokens)
+            make_sequence(plan(tokens, 6, IMAGE_TOKENS + 2), actor.chat_format, FRAME, seed=tokens)
             for tokens in (240, 300)
         ]
         batch = actor.batch(episodes)

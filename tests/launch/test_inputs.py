@@ -229,8 +229,13 @@ def test_a_checkpoint_must_be_complete(
 
 def test_pictures_fit_the_checkpoint_s_processor_and_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_checkpoint(tmp_path / "mine")
-    with pytest.raises(SetupError, match=r"size_factor=28$"):
-        check(Inputs(str(folder)), config=config_of(constants={"size_factor": 32}))
+    config = config_of(constants={"size_factor": 32})
+    with pytest.raises(SetupError, match=r"size_factor=32: "):
+        asked = replace(OPTIONS, overrides=("agentic_video.system.size_factor=32",))
+        check(Inputs(str(folder)), options=asked, config=config)
+    fitted = check(Inputs(str(folder)), config=config)
+    assert fitted.overrides == ("++agentic_video.system.size_factor=28",)
+    assert config.agentic_video.system.size_factor == 28
     capsys.readouterr()
     check(Inputs(str(folder)))
     assert "note: frames" not in capsys.readouterr().out

@@ -8,6 +8,8 @@ import torch
 from transformers import (
     Glm4vConfig,
     Glm4vForConditionalGeneration,
+    InternVLConfig,
+    InternVLForConditionalGeneration,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLConfig,
@@ -20,6 +22,7 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 
+from agentic_video.families.registry import family_of
 from agentic_video.families.shapes import ExpertShape, LinearShape, TextShape, VisionShape
 from agentic_video.planning.shapes import ModelShape
 
@@ -44,6 +47,11 @@ TINY = {
         "glm4v",
         TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=2048, tied=False),
         VisionShape(depth=2, hidden=32, heads=2, intermediate=64, patch=14, positions=144, merger=80),
+    ),
+    "internvl": ModelShape(
+        "internvl",
+        TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=96, vocab=2048, tied=False),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=14, temporal=1, positions=65),
     ),
 }
 """Small shapes whose sides all differ, so that a formula can't be right by accident."""
@@ -75,6 +83,8 @@ HYBRID["qwen3_5_moe"] = replace(
 
 
 def config_of(shape: ModelShape) -> Any:
+    if shape.family == "internvl":
+        return _internvl_config(shape)
     text, vision = shape.text, shape.vision
     rope = {"rope_type": "default", "mrope_section": [text.head_dim // 8, text.head_dim // 8, text.head_dim // 4]}
     texts = {
@@ -139,6 +149,32 @@ def config_of(shape: ModelShape) -> Any:
     return Qwen3VLConfig(text_config=texts, vision_config=visions, **ids)
 
 
+def _internvl_config(shape: ModelShape) -> Any:
+    text, vision = shape.text, shape.vision
+    side = vision.patch * isqrt(vision.positions - 1)
+    texts = {
+        "model_type": "qwen3",
+        "hidden_size": text.hidden,
+        "num_hidden_layers": text.layers,
+        "num_attention_heads": text.heads,
+        "num_key_value_heads": text.kv_heads,
+        "head_dim": text.head_dim,
+        "intermediate_size": text.intermediate,
+        "vocab_size": text.vocab,
+        "tie_word_embeddings": text.tied,
+    }
+    visions = {
+        "hidden_size": vision.hidden,
+        "num_hidden_layers": vision.depth,
+        "num_attention_heads": vision.heads,
+        "intermediate_size": vision.intermediate,
+        "attention_bias": True,
+        "image_size": [side, side],
+        "patch_size": [vision.patch, vision.patch],
+    }
+    return InternVLConfig(text_config=texts, vision_config=visions, image_token_id=5, tie_word_embeddings=text.tied)
+
+
 def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
     """A shape as transformers' model, with random weights in float32."""
     kinds = {
@@ -148,6 +184,35 @@ def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") ->
         "glm4v": Glm4vForConditionalGeneration,
         "qwen3_5": Qwen3_5ForConditionalGeneration,
         "qwen3_5_moe": Qwen3_5MoeForConditionalGeneration,
+        "internvl": InternVLForConditionalGeneration,
     }
     with torch.device(device):
         return kinds[shape.family]._from_config(config_of(shape), attn_implementation=attention)
+
+
+def tower_parts(model: Any) -> list[Any]:
+    """The vision tower, and what makes tokens of its patches where that stands beside it."""
+    family = family_of(model)
+    return [part for name, part in model.model.named_children() if name in (family.tower, family.merger)]
+
+
+def first_block(model: Any) -> Any:
+    """The first block of the vision tower."""
+    name = family_of(model).tower_layer
+    return model.get_submodule(name[: name.index(".0.") + 2])
+
+
+def positions_of(shape: ModelShape, tokens: int) -> torch.Tensor:
+    """Positions of a text as the decoder takes them."""
+    places = torch.arange(tokens)[None]
+    return places if family_of(shape.family).tiny.axes == 1 else places.expand(4, 1, tokens)
+
+
+def features_of(model: Any, shape: ModelShape, patches: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Visual tokens of random pictures of 8 x 8 patches, and these in bfloat16, as the trainer's engine makes them."""
+    vision, count = shape.vision, patches // 64
+    if shape.family == "internvl":
+        pixels = torch.randn(count, 3, 8 * vision.patch, 8 * vision.patch).bfloat16()
+        return model.model.get_image_features(pixels).pooler_output, pixels
+    pixels = torch.randn(patches, vision.patch_values).bfloat16()
+    return model.model.visual(pixels, grid_thw=torch.tensor([[1, 8, 8]] * count)).pooler_output, pixels

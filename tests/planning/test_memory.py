@@ -14,7 +14,7 @@ from agentic_video.planning.memory import BF16, Head, Precision
 from agentic_video.planning.shapes import ModelShape, published_shapes
 from agentic_video.utils.units import GIB
 from tests.planning.live import LiveBytes, allocated_peak
-from tests.planning.models import HYBRID, TINY, model_of
+from tests.planning.models import HYBRID, TINY, features_of, model_of, positions_of, tower_parts
 
 SEVEN = published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"]
 HIDDEN, VOCAB = 32, 4096
@@ -121,7 +121,7 @@ def test_fused_head(tokens: int, entropy: bool, vocab: int, hidden: int, trained
 
 def narrow(family: str, **text: int) -> ModelShape:
     shape = replace(TINY[family].text, vocab=64, **text)
-    if family != "qwen3_vl":
+    if family in ("qwen2_vl", "qwen2_5_vl"):
         shape = replace(shape, head_dim=shape.hidden // shape.heads)
     return replace(TINY[family], text=shape)
 
@@ -134,7 +134,7 @@ def decoder(shape: ModelShape, tokens: int, *, checkpointed: bool = True) -> tup
     inputs = torch.randn(1, tokens, shape.text.hidden).bfloat16().requires_grad_()
     with LiveBytes() as live:
         states = model.model.language_model(
-            inputs_embeds=inputs, position_ids=torch.arange(tokens).expand(4, 1, tokens), use_cache=False
+            inputs_embeds=inputs, position_ids=positions_of(shape, tokens), use_cache=False
         ).last_hidden_state
         kept, live.peak = live.now, live.now
         states.float().sum().backward()
@@ -179,14 +179,13 @@ TOWERS = {**TINY, **HYBRID}
 def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int, int]:
     model = model_of(shape).bfloat16().train()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    visual = model.model.visual.requires_grad_(trained)
-    grids = torch.tensor([[1, 8, 8]] * (patches // 64))
+    for part in tower_parts(model):
+        part.requires_grad_(trained)
     with LiveBytes() as live:
-        pixels = torch.randn(patches, shape.vision.patch_values).bfloat16()  # as the trainer's engine hands them over
-        features = visual(pixels, grid_thw=grids)
+        features, _pixels = features_of(model, shape, patches)
         kept, live.peak = live.now, live.now
         if trained:
-            features.pooler_output.float().sum().backward()
+            features.float().sum().backward()
     return kept, live.peak - kept
 
 

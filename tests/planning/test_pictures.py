@@ -10,8 +10,8 @@ from agentic_video.config.settings import settings_of
 from agentic_video.families.base import ProcessorRules
 from agentic_video.planning.pictures import (
     check_engine_room,
-    check_size_factor,
     encoder_room,
+    fitted_system,
     opening_pictures,
     size_notes,
 )
@@ -63,19 +63,20 @@ def test_every_recipe_s_opening_is_looked_at_and_fits(name: str, frames_as: str)
     config = composed(name, "cluster", f"agentic_video.system.frames_as={frames_as}")
     system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
     rules = published_checkpoints()[config.agentic_video.plan.model].rules
-    check_size_factor(system, rules)
+    assert fitted_system(system, rules) is system
     views = opening_pictures(system, rules, rollout.n)
     shown = views.clip_tokens if frames_as == "video" else views.image_tokens
     assert (shown > 0) == (system.overview != "none")
     check_engine_room(views, rules, {**rollout, **rollout.engine_kwargs.vllm}, KEY)
 
 
-def test_cells_of_another_size_are_refused() -> None:
+def test_a_system_is_fitted_to_the_processor_s_cells() -> None:
     system: Any = system_of("videozoomer")
-    with pytest.raises(SetupError, match=r"agentic_video\.system\.size_factor=28: .* set .*size_factor=32"):
-        check_size_factor(system, QWEN3)
-    check_size_factor(replace(system, size_factor=32), QWEN3)
-    check_size_factor(system_of("framethinker"), QWEN3)  # has no such key: the store rounds
+    assert fitted_system(system, QWEN3) == replace(system, size_factor=32)
+    other: Any = system_of("framethinker")  # has no such key: the store rounds
+    assert fitted_system(other, QWEN3) is other
+    with pytest.raises(SetupError, match=r"agentic_video\.system\.size_factor=28: "):
+        fitted_system(system, QWEN3, ["agentic_video.system.size_factor=28"])
 
 
 def small(pixels: int, clip: int | None = None) -> ProcessorRules:

@@ -5,7 +5,8 @@ import pytest
 
 from agentic_video.planning.shapes import published_shapes, shape_from, shape_of
 from agentic_video.utils.errors import SetupError
-from tests.planning.models import HYBRID, TINY, config_of, model_of
+from tests.config.configs import composed
+from tests.planning.models import HYBRID, TINY, config_of, first_block, model_of, tower_parts
 
 PARAMETERS = {
     "Qwen/Qwen2.5-VL-3B-Instruct": 3_754_622_976,
@@ -20,6 +21,7 @@ PARAMETERS = {
 }
 """As the models' pages say; Qwen3.5's and GLM's as transformers builds them."""
 SHAPES = {**TINY, **HYBRID}
+EXCLUDED = composed("videozoomer", "cluster").actor_rollout_ref.model.exclude_modules
 
 
 @pytest.mark.parametrize(("name", "count"), PARAMETERS.items())
@@ -32,8 +34,8 @@ def test_transformers_builds_as_many(name: str) -> None:
     shape = published_shapes()[name]
     model = model_of(shape, "meta")
     assert sum(one.numel() for one in model.parameters()) == shape.parameters
-    assert sum(one.numel() for one in model.model.visual.parameters()) == shape.tower
-    assert sum(one.numel() for one in model.model.visual.blocks[0].parameters()) == shape.block
+    assert sum(one.numel() for part in tower_parts(model) for one in part.parameters()) == shape.tower
+    assert sum(one.numel() for one in first_block(model).parameters()) == shape.block
     layers = [sum(one.numel() for one in layer.parameters()) for layer in model.model.language_model.layers]
     assert (max(layers), sum(layers)) == (shape.layer, shape.decoder)
     assert model.lm_head.weight.numel() == shape.embedding
@@ -46,11 +48,11 @@ def test_adapters_are_as_many_as_peft_makes(family: str) -> None:
     shape = SHAPES[family]
     adapted = get_peft_model(
         model_of(shape),
-        LoraConfig(r=4, target_modules="all-linear", exclude_modules=".*visual.*", task_type="CAUSAL_LM"),
+        LoraConfig(r=4, target_modules="all-linear", exclude_modules=EXCLUDED, task_type="CAUSAL_LM"),
     )
     trained = {name: one.numel() for name, one in adapted.named_parameters() if one.requires_grad}
     assert sum(trained.values()) == shape.adapters(4)
-    assert not [name for name in trained if "visual" in name or "lm_head" in name]
+    assert not [name for name in trained if ".language_model." not in name]
 
 
 @pytest.mark.parametrize("family", SHAPES)

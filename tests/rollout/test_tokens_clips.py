@@ -91,7 +91,7 @@ def test_a_special_token_in_a_text_is_no_clip() -> None:
 
 def test_a_model_without_a_video_processor_is_shown_no_clips() -> None:
     plain = ChatFormat(TOKENIZER, processor_of(Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)))
-    with pytest.raises(ValueError, match="no video processor"):
+    with pytest.raises(ValueError, match="frames_as=images"):
         plain.opening_ids([Message("user", (clip(2),))])
 
 

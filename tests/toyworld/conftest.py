@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
-from agentic_video.families.registry import DEFAULT, family_of
+from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
@@ -34,7 +34,7 @@ from agentic_video.toyworld.world import KINDS, Scene, WorldRecipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from tests.config.configs import composed
-from tests.families.processors import QWEN_VL, processor_of
+from tests.families.processors import processor_of
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
 
@@ -144,10 +144,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path
     return folder
 
 
-@pytest.fixture(scope="session", params=QWEN_VL)
+@pytest.fixture(scope="session", params=FAMILY_OF)
 def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """An untrained checkpoint of each family, its weights large enough for differences to show."""
-    folder, tokenizer = tmp_path_factory.mktemp("model"), tokenizer_of("videozoomer", request.param)
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = tokenizer_of("videozoomer", request.param)
     model = build_model(tokenizer, ModelRecipe(family=request.param))
     for parameter in model.parameters():
         parameter.data.mul_(4)

@@ -14,7 +14,8 @@ def test_an_episode_s_name_decides_what_is_drawn(
     checkpoint: Path, small_world: World, rows: list[VideoQA], setting: Setting
 ) -> None:
     backend = ToyBackend(ModelSpec("toy", str(checkpoint), temperature=1.0, seed=5), 14)
-    assert backend.visual_token_side == 28  # the model's own, whatever the system's is
+    assert backend.chat_format is not None  # it counts visual tokens, whatever the system's are
+    assert backend.chat_format.image_tokens(28, 56) == 2
 
     async def said(episode: str) -> str:
         policy = backend.policy(setting.system, setting.limits, episode)

@@ -16,11 +16,11 @@ class Config(SimpleNamespace):
         return default
 
 
-def server(engine: Any) -> VideoServer:
+def server(engine: Any, processor: Any = None) -> VideoServer:
     """A server that runs, with everything that verl's constructor would need a cluster for left out."""
     made = object.__new__(VideoServer)
     made.config = Config(max_model_len=1024, full_determinism=False, mtp=None, enable_rollout_routing_replay=False)
-    made.model_config = SimpleNamespace(processor=None, lora_rank=0, lora={})
+    made.model_config = SimpleNamespace(processor=processor, lora_rank=0, lora={})
     made.rollout_mode, made.replica_rank, made.global_steps = RolloutMode.HYBRID, 0, 7
     made._disaggregation_role, made._submission_paused, made._rejecting, made._admitting = "null", False, False, 0
     made.engine = engine

@@ -29,14 +29,15 @@ from agentic_video.types.frame import ImageRef, Origin, VideoRef, clip_key, imag
 from agentic_video.video.errors import VideoError
 
 pytestmark = pytest.mark.anyio
-SIDE = 56
+SIDE = 28
 PATCHES = (SIDE // 14) ** 2 * 3 * 2 * 14 * 14 * 4
 """Bytes of an image's float32 patches."""
 
 
 def image(number: int) -> np.ndarray:
     """Different for each number, and not of one colour."""
-    return np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+    colours = np.random.default_rng(number).integers(0, 256, (4, 4, 3), np.uint8)
+    return colours.repeat(SIDE // 4, 0).repeat(SIDE // 4, 1)
 
 
 def stored(number: int) -> ImageRef:
@@ -68,6 +69,8 @@ class Store:
 
 class Engine:
     """vLLM's engine, as far as its images go: a real renderer here, and a real cache on the other side."""
+
+    errored = False
 
     def __init__(self, model: Path, cache_gb: float):
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -179,7 +182,7 @@ async def test_the_engine_gets_what_it_would_get_for_images(make_engine: MakeEng
     (expected,) = stock.renderer.render_cmpl([{"prompt_token_ids": ids, "multi_modal_data": {"image": pictures}}])
     (rendered,) = ours.taken
     assert rendered["prompt_token_ids"] == expected["prompt_token_ids"]
-    assert rendered["prompt_token_ids"].count(pad) == 4 * 4  # 56 x 56 pixels are 2 x 2 tokens
+    assert rendered["prompt_token_ids"].count(pad) == 4  # 28 x 28 pixels are a token
     assert rendered["mm_placeholders"] == expected["mm_placeholders"]
     assert rendered["mm_hashes"]["image"] == [image_key(image(number)) for number in numbers]
     pairs = list(zip(rendered["mm_kwargs"]["image"], expected["mm_kwargs"]["image"], strict=True))
@@ -373,9 +376,9 @@ async def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeE
     assert counts(engine.stats, "processed", "received", "missing", "again") == (4, 1, 2, 0)
     one, two, three = inner.taken
     assert one["mm_hashes"] == {"image": [stored(1).key], "video": [first.key]}
-    # 56 x 56 pixels are 2 x 2 tokens; three frames are two moments
+    # 28 x 28 pixels are a token; three frames are two moments
     pad = inner.renderer.tokenizer.convert_tokens_to_ids("<|video_pad|>")
-    assert one["prompt_token_ids"].count(pad) == 2 * 4
+    assert one["prompt_token_ids"].count(pad) == 2
     assert [[item is not None for item in taken["mm_kwargs"]["video"]] for taken in inner.taken] == [
         [True],
         [False, True],

@@ -34,9 +34,10 @@ def visual(number: int, width: int, height: int, moments: int) -> Visual:
 
 
 def kept(processor: Any, one: Visual) -> Visual:
-    """The same at a size that the processor keeps."""
-    moments = len(one.frames) if isinstance(one, Clip) else 0
-    size = family_of(processor).rules(processor).kept(one.width, one.height, moments)
+    """The same at a size that the processor keeps; one frame of a clip for a model without clips."""
+    rules = family_of(processor).rules(processor)
+    moments = len(one.frames) if isinstance(one, Clip) and rules.takes_clips else 0
+    size = rules.kept(one.width, one.height, moments)
     first = one.frames[0] if isinstance(one, Clip) else one
     return visual(first.index // 10, *size, max(1, moments))
 

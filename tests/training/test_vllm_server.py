@@ -11,7 +11,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from agentic_video.training.engines.vllm_images import ImageStats, MissingImages, ReferenceEngine
-from agentic_video.training.engines.vllm_server import ENGINE_DEAD, VideoReplica, VideoServer
+from agentic_video.training.engines.vllm_server import ENGINE_DEAD, VideoReplica, VideoServer, end_with
 from agentic_video.types.frame import ImageRef
 from tests.training.servers import server
 
@@ -20,6 +20,8 @@ REF = ImageRef("k", 28, 28)
 
 class Engine:
     """Says one id, or fails."""
+
+    errored = False
 
     def __init__(self, error: Exception | None = None):
         self.error = error
@@ -63,8 +65,24 @@ def test_a_server_ends_with_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         generate(server(Engine(RuntimeError("boom"))), image_data=[REF])
     ended: list[int] = []
     monkeypatch.setattr("os._exit", ended.append)
-    generate(server(Engine(EngineDeadError())), image_data=[REF])
+    with pytest.raises(EngineDeadError):
+        generate(server(Engine(EngineDeadError())), image_data=[REF])
     assert ended == [ENGINE_DEAD]
+
+
+def test_a_server_ends_with_an_engine_that_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it dies while weights are on their way to it, which verl sends without a time limit."""
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    states = iter([False, False, True])
+
+    class Dying:
+        @property
+        def errored(self) -> bool:
+            return next(states)
+
+    end_with(Dying(), seconds=0.0)
+    assert ended == [ENGINE_DEAD] and next(states, None) is None
 
 
 def test_a_server_reports_its_counts() -> None:

@@ -32,7 +32,7 @@ class Backend(ABC):
     """Of a backend that renders prompts itself."""
 
     visual_token_side: int
-    """Pixels along each side of one visual token."""
+    """Pixels along each side of one visual token, where ``chat_format`` doesn't count them."""
 
     @abstractmethod
     def __init__(self, spec: ModelSpec, visual_token_side: int): ...

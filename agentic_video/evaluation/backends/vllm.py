@@ -28,7 +28,6 @@ class VllmBackend(Backend):
         self.chat_format = self._format
         self._format.family.prepare_vllm()
         spawn_engines()
-        self.visual_token_side = self._format.rules.side
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec
 

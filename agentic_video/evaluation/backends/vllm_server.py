@@ -40,7 +40,6 @@ class VllmServerBackend(Backend):
     def __init__(self, spec: ModelSpec, visual_token_side: int):
         self._format = ChatFormat.of(load_processor(spec.processor), template_kwargs=spec.template_kwargs)
         self.chat_format = self._format
-        self.visual_token_side = self._format.rules.side
         self._spec = spec
         config = replace(spec.chat, base_url=root_of(spec.model))
         self._server = Endpoint(config, "model", max_reply_bytes=MAX_REPLY_BYTES)

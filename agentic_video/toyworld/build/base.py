@@ -198,8 +198,8 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: 
     """Train a new tiny base model and save it as a checkpoint."""
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
-    corpus = tokenizer_corpus("search" in kinds_of(recipe.world), own)
-    tokenizer = build_tokenizer(corpus, own.tags if own else (), model_recipe.family)
+    corpus, tags = tokenizer_corpus("search" in kinds_of(recipe.world), own), own.tags if own else ()
+    tokenizer = build_tokenizer(corpus, tags, model_recipe.family)
     model = build_model(tokenizer, model_recipe)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
     seconds = time.monotonic() - started

@@ -301,10 +301,11 @@ def ensure_base(recipe: ToyRecipe, cache: Cache, own: CustomVocabulary | None = 
 
 def base_facts(recipe: ToyRecipe, own: CustomVocabulary | None = None) -> Facts:
     """Everything that a recipe's base model depends on."""
-    clips = family_of(recipe.model.family).tiny.clip_settings
+    family = family_of(recipe.model.family)
     return {
         "model": asdict(recipe.model),
-        "clips": clips,
+        "clips": family.tiny.clip_settings,
+        **({"family": code} if (code := own_code(type(family))) else {}),
         "base": asdict(recipe.base),
         "corpus": content_key({"": tokenizer_corpus("search" in kinds_of(recipe.base.world), own)}),
     }

@@ -145,13 +145,13 @@ class VideoEngine(FSDPEngineWithLMHead):
 def freeze_vision(module: Any, merger: bool = True) -> int:
     """Freeze the vision tower, and the modules that make tokens of its patches; return the number of frozen weights."""
     family = family_of(module)
-    named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
-    # A tower may have several mergers: those of `deepstack_merger_list`, too.
-    frozen = [
-        parameter
-        for path, parameter in named
-        if family.tower in path and (merger or not any(family.merger in part for part in path))
-    ]
+    frozen = []
+    for name, parameter in module.named_parameters():
+        path = name.split(".")
+        # A tower may have several mergers (`deepstack_merger_list`), and may have them beside it.
+        merges = any(family.merger in part for part in path)
+        if (merger and merges) or (family.tower in path and not merges):
+            frozen.append(parameter)
     if not frozen:
         raise ValueError(f"actor.freeze_vision_tower is set, but the model has no module named {family.tower!r}")
     for parameter in frozen:

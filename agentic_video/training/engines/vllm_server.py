@@ -4,6 +4,8 @@ import argparse
 import logging
 import os
 import sys
+import threading
+import time
 from typing import Any
 
 import ray
@@ -30,6 +32,20 @@ ENGINE_DEAD = 4
 """Exit status of a server whose engine has died."""
 
 
+def end_server() -> None:
+    """End this process, whose engine has died: further episodes would fail, and the actor's weights wait for it for
+    ever. The run's watch sees that it is gone."""
+    print("agentic_video could not use vLLM's engine any more: it has died", file=sys.stderr, flush=True)
+    os._exit(ENGINE_DEAD)
+
+
+def end_with(engine: Any, seconds: float = 1.0) -> None:
+    """Wait until an engine has died, looking each so many seconds, and end this process."""
+    while not engine.errored:
+        time.sleep(seconds)
+    end_server()
+
+
 class VideoServer(vLLMHttpServer):
     """verl's server, whose ``image_data`` and ``video_data`` may be references (:mod:`agentic_video.types.frame`)."""
 
@@ -45,6 +61,7 @@ class VideoServer(vLLMHttpServer):
         await super().run_server(args)
         take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now
         chat_format = ChatFormat.of(processor, self.model_config.tokenizer) if processor is not None else None
+        threading.Thread(target=end_with, args=(self.engine,), daemon=True).start()
         self.engine: Any = ReferenceEngine(self.engine, FrameFetcher(), chat_format)
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
@@ -57,9 +74,8 @@ class VideoServer(vLLMHttpServer):
             extra = {"global_steps": self.global_steps, MISSING: list(error.keys)}
             return TokenOutput(token_ids=[], stop_reason=MISSING_IMAGES, extra_fields=extra)
         except EngineDeadError:
-            # Every further episode would fail. The run's watch sees that this process is gone.
-            print("agentic_video could not use vLLM's engine any more: it has died", file=sys.stderr, flush=True)
-            os._exit(ENGINE_DEAD)
+            end_server()
+            raise
 
     async def image_stats(self) -> ImageStats:
         """Counts of the images that this server was given."""

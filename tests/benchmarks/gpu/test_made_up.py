@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 
+from agentic_video.families.registry import DEFAULT
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import build_tokenizer
-from benchmarks.gpu.sequences import Turn, make_sequence, plan
+from agentic_video.toyworld.model import chat_format as chat_format_of_family
+from benchmarks.gpu.sequences import Turn, make_sequence, picture_tokens, plan
 from benchmarks.gpu.shapes import SHAPES, WORDS, parameters, write_checkpoint
 
 PUBLISHED = {"qwen2.5-vl-7b": 8.29e9, "qwen3-vl-8b": 8.77e9}
@@ -22,7 +24,7 @@ def test_a_shape_has_as_many_parameters_as_the_published_model(name: str) -> Non
     assert total == pytest.approx(PUBLISHED[name], rel=0.005)
 
 
-@pytest.mark.parametrize(("name", "tokens"), [("tiny", 128), ("tiny-qwen3", 98)])
+@pytest.mark.parametrize(("name", "tokens"), [("tiny", 128), ("tiny-qwen3_vl", 98)])
 def test_a_tiny_checkpoint_leaves_frames_as_they_are(name: str, tokens: int, tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / name, name, dtype="float32")
     processor = AutoProcessor.from_pretrained(folder)
@@ -54,13 +56,13 @@ def test_a_plan_has_the_tokens_and_images_that_are_asked_for() -> None:
 
 
 def test_an_episode_has_images_where_its_placeholders_are() -> None:
-    tokenizer = build_tokenizer(WORDS * 4)
-    turns = [Turn(2, 5, 3), Turn(1, 4, 2)]
-    made = make_sequence(turns, tokenizer, 6, (56, 28), seed=3)
-    start, pad = (tokenizer.convert_tokens_to_ids(one) for one in ("<|vision_start|>", "<|image_pad|>"))
-    assert len(made.prompt) == 5 + 2 * 8 and len(made.response) == 3 + (4 + 8) + 2
-    assert made.mask == [1] * 3 + [0] * 12 + [1] * 2
-    assert made.ids.count(pad) == 3 * 6 and made.ids.count(start) == len(made.images) == 3
+    chat_format = chat_format_of_family(build_tokenizer(WORDS * 4), DEFAULT)
+    # two placeholders each, between two words
+    assert picture_tokens(chat_format, (56, 28)) == 4
+    made = make_sequence([Turn(2, 5, 3), Turn(1, 4, 2)], chat_format, (56, 28), seed=3)
+    assert len(made.prompt) == 5 + 2 * 4 and len(made.response) == 3 + (4 + 4) + 2
+    assert made.mask == [1] * 3 + [0] * 8 + [1] * 2
+    assert made.ids.count(chat_format.image_token_id) == 3 * 2 and len(made.images) == 3
     assert made.images[0].shape == (28, 56, 3) and not np.array_equal(made.images[0], made.images[1])
     said = [token for token, kept in zip(made.response, made.mask, strict=True) if kept]
-    assert not set(said) & set(tokenizer.all_special_ids)
+    assert not set(said) & set(chat_format.tokenizer.all_special_ids)

@@ -19,7 +19,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_frames_become_the_processor_s_patches(tmp_path: Path, model: str) -> None:
     checks.check_patchify("cpu", tmp_path, model)
 

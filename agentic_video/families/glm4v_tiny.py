@@ -74,7 +74,9 @@ class TinyGlm4v(TinyQwenVL):
         return config, model_class
 
     def text_settings(self, half: int) -> dict[str, Any]:
-        return {"rope_parameters": {**rope(half // 2, 3 * half // 16), "partial_rotary_factor": 0.5}}
+        """See the base; ``attention_bias`` is vLLM's, and published: transformers has the biases in any case."""
+        turned = {**rope(half // 2, 3 * half // 16), "partial_rotary_factor": 0.5}
+        return {"rope_parameters": turned, "attention_bias": True}
 
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
         own = {"depth": 1, "image_size": 2 * self.frame_side, "intermediate_size": 2 * sizes.hidden}

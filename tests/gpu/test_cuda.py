@@ -30,7 +30,7 @@ def test_verl_chooses_cuda_beside_the_plugin() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_rollout_and_actor_agree(cuda: str, tmp_path: Path, model: str, dtype: str) -> None:
     checks.check_agreement(cuda, tmp_path, model=model, dtype=dtype)
 
@@ -44,7 +44,7 @@ def test_vllm_knows_the_turns_before(cuda: str, tmp_path: Path) -> None:
     checks.check_vllm_turns(cuda, tmp_path, "bfloat16")
 
 
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_frames_become_the_processor_s_patches(cuda: str, tmp_path: Path, model: str) -> None:
     checks.check_patchify(cuda, tmp_path, model)
 

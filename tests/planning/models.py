@@ -208,11 +208,11 @@ def positions_of(shape: ModelShape, tokens: int) -> torch.Tensor:
     return places if family_of(shape.family).tiny.axes == 1 else places.expand(4, 1, tokens)
 
 
-def features_of(model: Any, shape: ModelShape, patches: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Visual tokens of random pictures of 8 x 8 patches, and these in bfloat16, as the trainer's engine makes them."""
+def features_of(model: Any, shape: ModelShape, patches: int) -> tuple[Any, torch.Tensor]:
+    """The tower's output for random pictures of 8 x 8 patches, and these, in bfloat16 as from the trainer."""
     vision, count = shape.vision, patches // 64
     if shape.family == "internvl":
         pixels = torch.randn(count, 3, 8 * vision.patch, 8 * vision.patch).bfloat16()
-        return model.model.get_image_features(pixels).pooler_output, pixels
+        return model.model.get_image_features(pixels), pixels
     pixels = torch.randn(patches, vision.patch_values).bfloat16()
-    return model.model.visual(pixels, grid_thw=torch.tensor([[1, 8, 8]] * count)).pooler_output, pixels
+    return model.model.visual(pixels, grid_thw=torch.tensor([[1, 8, 8]] * count)), pixels

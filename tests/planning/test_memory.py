@@ -185,7 +185,7 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
         features, _pixels = features_of(model, shape, patches)
         kept, live.peak = live.now, live.now
         if trained:
-            features.float().sum().backward()
+            features.pooler_output.float().sum().backward()
     return kept, live.peak - kept
 
 

@@ -32,14 +32,13 @@ def main() -> None:
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32"))
     store = NodeFrameStore(StoreConfig())
-    width, height = size = SIZES[name]
+    size = SIZES[name]
 
     async def frames() -> list[list[Frame]]:
         return [(await store.serve(FrameRequest(video, indices, size=size))).frames for indices in SHOWN]
 
     shown: list[list[Visual]] = [list(each) for each in asyncio.run(frames())]
-    count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4
-    episodes = [make_sequence(TURNS, actor.tokenizer, count, size, seed=0) for _ in shown]
+    episodes = [make_sequence(TURNS, actor.chat_format, size, seed=0) for _ in shown]
     pixels = actor.batch(episodes, shown)
     found = {
         "mask": episodes[0].mask,

@@ -106,7 +106,7 @@ def test_clips_go_through_the_model_as_images() -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("shown", ["images", "clips"])
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callable[[str], str], tmp_path: Path) -> None:
     """From pixels, and from references whose frame store is killed between the two passes."""
     pixels, references = result_of("tests.training.updates", str(tmp_path), video("h264_b_frames"), model, shown)
@@ -122,7 +122,7 @@ def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callab
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path) -> None:
     """One has a clip and an image, the other text only: both run the vision tower once, and neither waits for ever."""
     found = result_of("tests.training.ranks", str(tmp_path), model)
@@ -134,7 +134,7 @@ def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3_vl"])
 def test_a_later_turn_s_other_frame_moves_what_comes_after_it(
     model: str, video: Callable[[str], str], tmp_path: Path
 ) -> None:

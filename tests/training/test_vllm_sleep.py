@@ -114,7 +114,7 @@ def test_addresses_between_allocations_are_elsewhere() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "levels"), [("tiny-qwen3", 1), ("tiny", 0)])
+@pytest.mark.parametrize(("model", "levels"), [("tiny-qwen3_vl", 1), ("tiny", 0)])
 def test_vllms_models_wake_unchanged(model: str, levels: int, tmp_path: Path) -> None:
     """Qwen3-VL's deepstack inputs come back as NaN without the hook, and as zeros with it."""
     found = result_of("tests.training.sleepers", str(tmp_path), model, environment=LAPTOP_ENV)

@@ -27,7 +27,7 @@ from benchmarks.gpu.sequences import Episode, Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
 from tests.training.programs import report, weights_digest
 
-SIZES = {"tiny": (56, 112), "tiny-qwen3": (64, 128)}
+SIZES = {"tiny": (56, 112), "tiny-qwen3_vl": (64, 128)}
 """Of a frame in pixels, as each model's processor keeps it."""
 SHOWN = [[0, 30, 59, 2, 31, 4], [0, 30, 59, 30, 0, 7]]
 """Frames of the two episodes of a group: they share the opening, and one asks for a frame twice."""
@@ -78,10 +78,8 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     """What one update does: log-probabilities before, metrics, and the weights after it."""
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
     shown: list[list[Visual]] = [list(frame) for frame in frames]
-    width, height = size = SIZES[model.name]
-    count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4
     turns = [Turn(3, 5, 7), Turn(3, 4, 6)]
-    episodes = [make_sequence(turns, actor.tokenizer, count, size, seed) for seed in range(len(shown))]
+    episodes = [make_sequence(turns, actor.chat_format, SIZES[model.name], seed) for seed in range(len(shown))]
     if clips:
         chat_format = ChatFormat.of(actor.processor)
         made = [episode_of(frame, chat_format, seed) for seed, frame in enumerate(frames)]

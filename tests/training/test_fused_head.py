@@ -1,6 +1,7 @@
 """verl's fused kernels under FSDP2: what they compute, and that they need the patch."""
 
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -126,6 +127,6 @@ def test_verl_alone_still_needs_the_patch(
 ) -> None:
     import verl.utils.fsdp_utils as fsdp_utils
 
-    monkeypatch.setattr(fsdp_utils, "_select_fsdp2_wrap_targets", fsdp_utils._select_fsdp2_wrap_targets.__wrapped__)
+    monkeypatch.setattr(fsdp_utils, "_select_fsdp2_wrap_targets", unwrap(fsdp_utils._select_fsdp2_wrap_targets))
     with pytest.raises(RuntimeError, match=message):
         gradients(sharded(family, fused=True), batch(family), fused=True)

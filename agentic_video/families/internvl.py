@@ -98,7 +98,7 @@ class InternVL(ModelFamily):
         return attention + 3 * text.hidden * text.intermediate + 2 * text.hidden
 
     def block_parameters(self, vision: VisionShape) -> int:
-        """See the base; of the tower with 300 million parameters: biases everywhere, a scale of each of two branches."""
+        """See the base; of the tower with 300 million parameters: biases everywhere, scales of both branches."""
         width, inner = vision.hidden, vision.intermediate
         return 4 * width * width + 4 * width + 2 * width * inner + inner + width + 6 * width
 

@@ -1,6 +1,6 @@
 """Tiny InternVL3.5."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class TinyInternVL(TinyModels):
     """Tiny InternVL3.5; its square is one visual token."""
 
-    named_tokens = {
+    named_tokens: ClassVar[dict[str, str]] = {
         "start_image_token": "<img>",
         "end_image_token": "</img>",
         "context_image_token": "<IMG_CONTEXT>",

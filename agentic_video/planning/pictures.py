@@ -201,6 +201,6 @@ def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> lis
     others = f" ({more} more such sizes)" if more else ""
     return [
         f"note: frames of {asked[0]}x{asked[1]} pixels are shown at {kept[0]}x{kept[1]} "
-        f"({rules.tokens(*kept)} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
-        "preprocessor_config.json"
+        f"({rules.tokens(*kept)} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are "
+        "in its preprocessor_config.json"
     ]

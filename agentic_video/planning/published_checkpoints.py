@@ -22,14 +22,14 @@ class CheckpointFacts:
     name: str
     family: str
     image: tuple[int, int]
-    clip: tuple[int, int]
-    clip_total: bool
     patch: int
     merge: int
     temporal: int
     tied: bool
     context: int
     template: str
+    clip: tuple[int, int] | None = None
+    clip_total: bool = False
     tokens: dict[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     base: str = ""

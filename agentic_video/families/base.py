@@ -225,9 +225,10 @@ class ModelFamily(ABC):
         return token, [*before, *token * rules.tokens(width, height), *after]
 
     def one_placeholder(self, encode: Encode, ids: Sequence[int]) -> list[int]:
-        """A prompt with one placeholder for each run of an image's, its ends left out: what vLLM is sent."""
+        """A prompt with one placeholder for each run of them, an image's ends left out: what vLLM is sent."""
         (token,), (before, after) = encode(self.image_token), map(encode, self.image_ends)
-        short = [one for at, one in enumerate(ids) if not (at and one == token == ids[at - 1])]
+        tokens = [token, *encode(self.video_token)]
+        short = [one for at, one in enumerate(ids) if not (at and one == ids[at - 1] and one in tokens)]
         count = short.count(token)
         return expanded(short, [[*before, token, *after]] * count, [[token]] * count)
 
@@ -236,11 +237,17 @@ class ModelFamily(ABC):
         return 1
 
     def clip_ids(
-        self, encode: Encode, run: Callable[[int], list[int]], times: Sequence[float], tokens: int
+        self,
+        encode: Encode,
+        rules: ProcessorRules,
+        run: Callable[[int], list[int]],
+        times: Sequence[float],
+        tokens: int,
     ) -> list[int]:
         """Ids that the engine makes of a clip.
 
         Args:
+            rules: Of the model's processor.
             run: Ids of so many placeholders, with what the chat template writes around them.
             tokens: Placeholders of the whole clip.
         """

@@ -33,6 +33,7 @@ class Gemma4(ModelFamily):
 
     model_types = ("gemma4",)
     processor_classes = ("Gemma4Processor",)
+    example = "google/gemma-4-E2B-it"
     image_token = "<|image|>"
     image_ends = ("<|image>", "<image|>")
     tower = "vision_tower"

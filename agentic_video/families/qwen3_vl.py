@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from agentic_video.families.base import Encode
+from agentic_video.families.base import Encode, ProcessorRules
 from agentic_video.families.qwen_vl import QwenVL, layout_seam, modules_of
 from agentic_video.families.qwen_vl_clips import patch_times
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
@@ -29,7 +29,12 @@ class Qwen3VL(QwenVL):
         return len(patch_times(times))
 
     def clip_ids(
-        self, encode: Encode, run: Callable[[int], list[int]], times: Sequence[float], tokens: int
+        self,
+        encode: Encode,
+        rules: ProcessorRules,
+        run: Callable[[int], list[int]],
+        times: Sequence[float],
+        tokens: int,
     ) -> list[int]:
         moments = patch_times(times)
         placeholders = run(tokens // len(moments))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from agentic_video.families.base import ModelFamily, ProcessorRules, Shown
+from agentic_video.families.base import ModelFamily, Shown
 from agentic_video.families.qwen_vl_sizes import GridRules, rules_in, rules_of
 from agentic_video.families.shapes import TextShape, VisionShape
 from agentic_video.utils.seam import Seam
@@ -34,20 +34,20 @@ class QwenVL(ModelFamily):
     tower_layer = "model.visual.blocks.0.attn.qkv"
     timestamped: ClassVar[bool] = False
 
-    def rules(self, processor: Any) -> ProcessorRules:
+    def rules(self, processor: Any) -> GridRules:
         return rules_of(processor)
 
-    def rules_in(self, folder: Path) -> ProcessorRules:
+    def rules_in(self, folder: Path) -> GridRules:
         return rules_in(folder, timestamped=self.timestamped)
 
-    def published_rules(self, facts: Any) -> ProcessorRules:
+    def published_rules(self, facts: Any) -> GridRules:
         image, clip = (PixelBudget(least, most, facts.patch * facts.merge) for least, most in (facts.image, facts.clip))
         return GridRules(image, clip, facts.clip_total, facts.temporal, facts.merge)
 
     def sizes(self, processor: Any, shown: Sequence[Shown]) -> "dict[str, torch.Tensor]":
         from agentic_video.families.qwen_vl_inputs import sizes_of
 
-        return sizes_of(rules_of(processor), shown)
+        return sizes_of(self.rules(processor), shown)
 
     def pixels(
         self,
@@ -130,19 +130,33 @@ class QwenVL(ModelFamily):
         return wide * wide + wide + wide * out + out
 
 
+class _Tokens:
+    """A vision tower that returns visual tokens alone."""
+
+    def __init__(self, tower: Any):
+        self._tower = tower
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tower, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        output = self._tower(*args, **kwargs)
+        return getattr(output, "pooler_output", output)
+
+
+class TowerOutput:
+    """A model with such a tower, as verl's forward expects."""
+
+    def __init__(self, model: Any):
+        self._model, self.visual = model, _Tokens(model.visual)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
 def text_only_batches(qwen2_vl: ModuleType) -> None:
     """Unpack the vision tower's output in verl's dummy pass for micro-batches without images."""
     original = qwen2_vl._get_input_embeds
-
-    class Unpacking:
-        def __init__(self, model: Any):
-            self._model = model
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._model, name)
-
-        def visual(self, *args: Any, **kwargs: Any) -> Any:
-            return qwen2_vl.unpack_visual_output(self._model.visual(*args, **kwargs))[0]
 
     @wraps(original)
     def _get_input_embeds(
@@ -155,7 +169,7 @@ def text_only_batches(qwen2_vl: ModuleType) -> None:
         **more: Any,
     ) -> Any:
         if pixel_values is None and pixel_values_videos is None:
-            model = Unpacking(model)
+            model = TowerOutput(model)
         return original(model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids, **more)
 
     qwen2_vl._get_input_embeds = _get_input_embeds  # type: ignore[attr-defined]

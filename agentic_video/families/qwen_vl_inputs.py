@@ -122,6 +122,13 @@ def in_one_kind(
     return {**rest, "pixel_values": torch.cat(patches), "image_grid_thw": grid, "images_seqlens": _seqlens(grid)}
 
 
+def one_moment(grids: torch.Tensor) -> torch.Tensor:
+    """Sizes in patches (pictures, 3) with each moment of a clip as a picture of its own."""
+    made = torch.repeat_interleave(grids, grids[:, 0], 0)
+    made[:, 0] = 1
+    return made
+
+
 def _pieces(inputs: Mapping[str, Any], grid: str, pixels: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Size and patches of each image or clip."""
     if grid not in inputs:

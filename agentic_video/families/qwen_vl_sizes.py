@@ -15,8 +15,8 @@ from agentic_video.families.files import image_values, read_values
 from agentic_video.utils.errors import one_line
 from agentic_video.video.sizes import PixelBudget, fit_size
 
-TIMESTAMPED = "Qwen3VLVideoProcessor"
-"""The video processor that writes times as text, and bounds the pixels of all frames of a clip together."""
+TIMESTAMPED = ("Qwen3VLVideoProcessor", "Glm4vVideoProcessor", "Glm46VVideoProcessor")
+"""The video processors that bound the pixels of all frames of a clip together; their processors write times as text."""
 MOST_DUMMY_FRAMES = 14
 """Frames of a video with which vLLM measures Qwen2-VL and Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its
 qwen2_vl.py)."""
@@ -87,31 +87,13 @@ def rules_of(processor: Any) -> GridRules:
     """Rules of a loaded processor, which holds one for images and may hold one for clips."""
     clip = getattr(processor, "video_processor", None)
     facts = _facts(clip) if clip is not None else None
-    return _rules(_facts(processor.image_processor), facts, total=type(clip).__name__ == TIMESTAMPED)
-
-
-def rules_in(folder: Path, *, timestamped: bool) -> GridRules:
-    """Rules in a checkpoint's files; see :meth:`agentic_video.families.base.ModelFamily.rules_in`.
-
-    ``timestamped`` is said of a family's clips where the files name no class.
-    """
-    nested, image = image_values(folder)
-    plain = read_values(folder / "preprocessor_config.json")
-    video = nested.get("video_processor") or read_values(folder / "video_preprocessor_config.json") or plain
-    kind = video.get("video_processor_type") or str(video.get("image_processor_type", "")).replace("Image", "Video")
-    total = kind.startswith(TIMESTAMPED) if kind else timestamped
-    try:
-        image_facts = _file_facts(image, _IMAGE_DEFAULTS, own_pixels=True)
-        clip_facts = _file_facts(video, _CLIP_DEFAULTS[total], own_pixels=not total)
-    except ProcessorError:
-        raise
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ProcessorError(f"the processor's file can't be read: {one_line(error)}") from error
-    return _rules(image_facts, clip_facts, total=total)
+    return _rules(_facts(processor.image_processor), facts, total=type(clip).__name__.startswith(TIMESTAMPED))
 
 
 @dataclass(frozen=True)
-class _ProcessorFacts:
+class ProcessorFacts:
+    """What a processor's file says."""
+
     least: int
     most: int
     patch: int
@@ -119,18 +101,49 @@ class _ProcessorFacts:
     temporal: int
 
 
-_IMAGE_DEFAULTS = _ProcessorFacts(56 * 56, 28 * 28 * 1280, 14, 2, 2)
-_CLIP_DEFAULTS = {
-    False: _ProcessorFacts(128 * 28 * 28, 28 * 28 * 768, 14, 2, 2),
-    True: _ProcessorFacts(128 * 32 * 32, 32 * 32 * 768, 16, 2, 2),
+IMAGE_DEFAULTS = ProcessorFacts(56 * 56, 28 * 28 * 1280, 14, 2, 2)
+CLIP_DEFAULTS = {
+    False: ProcessorFacts(128 * 28 * 28, 28 * 28 * 768, 14, 2, 2),
+    True: ProcessorFacts(128 * 32 * 32, 32 * 32 * 768, 16, 2, 2),
 }
 """Defaults of transformers' classes; True: a clip's bounds are those of all its frames."""
 
 
-def _facts(processor: Any) -> _ProcessorFacts:
+def rules_in(
+    folder: Path,
+    *,
+    timestamped: bool,
+    image_defaults: ProcessorFacts = IMAGE_DEFAULTS,
+    clip_defaults: ProcessorFacts | None = None,
+    own_pixels: bool = True,
+) -> GridRules:
+    """Rules in a checkpoint's files; see :meth:`agentic_video.families.base.ModelFamily.rules_in`.
+
+    Args:
+        timestamped: Said of a family's clips where the files name no class.
+        image_defaults: What holds where a file says nothing.
+        clip_defaults: The same of clips; None: that of Qwen's class.
+        own_pixels: Files may have ``min_pixels`` and ``max_pixels``.
+    """
+    nested, image = image_values(folder)
+    plain = read_values(folder / "preprocessor_config.json")
+    video = nested.get("video_processor") or read_values(folder / "video_preprocessor_config.json") or plain
+    kind = video.get("video_processor_type") or str(video.get("image_processor_type", "")).replace("Image", "Video")
+    total = kind.startswith(TIMESTAMPED) if kind else timestamped
+    try:
+        image_facts = _file_facts(image, image_defaults, own_pixels=own_pixels)
+        clip_facts = _file_facts(video, clip_defaults or CLIP_DEFAULTS[total], own_pixels=own_pixels and not total)
+    except ProcessorError:
+        raise
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ProcessorError(f"the processor's file can't be read: {one_line(error)}") from error
+    return _rules(image_facts, clip_facts, total=total)
+
+
+def _facts(processor: Any) -> ProcessorFacts:
     try:
         size = processor.size
-        return _ProcessorFacts(
+        return ProcessorFacts(
             int(size.shortest_edge),
             int(size.longest_edge),
             int(processor.patch_size),
@@ -144,7 +157,7 @@ def _facts(processor: Any) -> _ProcessorFacts:
         ) from error
 
 
-def _file_facts(values: Mapping[str, Any], default: _ProcessorFacts, *, own_pixels: bool) -> _ProcessorFacts:
+def _file_facts(values: Mapping[str, Any], default: ProcessorFacts, *, own_pixels: bool) -> ProcessorFacts:
     """Facts in a processor's file; ``own_pixels``: it may have ``min_pixels`` and ``max_pixels``."""
     size = values.get("size")
     size = {"shortest_edge": default.least, "longest_edge": default.most} if size is None else dict(size)
@@ -154,7 +167,7 @@ def _file_facts(values: Mapping[str, Any], default: _ProcessorFacts, *, own_pixe
                 size[new] = values[old]
     if not size.get("shortest_edge") or not size.get("longest_edge"):
         raise ProcessorError("the processor's size has no shortest_edge and longest_edge (pixels)")
-    return _ProcessorFacts(
+    return ProcessorFacts(
         int(size["shortest_edge"]),
         int(size["longest_edge"]),
         int(values.get("patch_size", default.patch)),
@@ -163,7 +176,7 @@ def _file_facts(values: Mapping[str, Any], default: _ProcessorFacts, *, own_pixe
     )
 
 
-def _rules(image: _ProcessorFacts, clip: _ProcessorFacts | None, *, total: bool) -> GridRules:
+def _rules(image: ProcessorFacts, clip: ProcessorFacts | None, *, total: bool) -> GridRules:
     try:
         budgets = [
             PixelBudget(facts.least, facts.most, facts.patch * facts.merge)

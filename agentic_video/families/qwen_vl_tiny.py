@@ -50,6 +50,13 @@ class TinyQwenVL(TinyModels):
         "VIDEO", "<|vision_start|><|video_pad|><|vision_end|>"
     )
     axes = 3
+    token_ids: ClassVar[dict[str, str]] = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+        "vision_end_token_id": "<|vision_end|>",
+    }
+    """Tokens whose ids are in the config."""
     classes: ClassVar[tuple[str, str, str]]
     patch_side: ClassVar[int]
     timestamps: ClassVar[bool] = False
@@ -61,6 +68,15 @@ class TinyQwenVL(TinyModels):
     @abstractmethod
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Channel means and deviations for pixels from 0 to 1."""
+
+    def image_processor(self, **settings: Any) -> Any:
+        """The image processor with :attr:`image_settings`."""
+        return Qwen2VLImageProcessor(**settings)
+
+    @property
+    def video_processor(self) -> Any:
+        """The class of the video processor."""
+        return Qwen3VLVideoProcessor if self.timestamps else Qwen2VLVideoProcessor
 
     @property
     def frame_side(self) -> int:
@@ -90,16 +106,14 @@ class TinyQwenVL(TinyModels):
         return {**shared, "size": {"shortest_edge": least, "longest_edge": most}}
 
     def processor(self, tokenizer: Any) -> Any:
-        video = Qwen3VLVideoProcessor if self.timestamps else Qwen2VLVideoProcessor
         return getattr(transformers, self.classes[2])(
-            image_processor=Qwen2VLImageProcessor(**self.image_settings),
+            image_processor=self.image_processor(**self.image_settings),
             tokenizer=tokenizer,
-            video_processor=video(**self.clip_settings),
+            video_processor=self.video_processor(**self.clip_settings),
             chat_template=self.chat_template,
         )
 
     def config_and_class(self, sizes: TinySizes, tokenizer: Any) -> tuple[Any, Any]:
-        ids = {token: tokenizer.convert_tokens_to_ids(token) for token in self.special_tokens}
         half = sizes.hidden // sizes.heads // 2
         text = {
             "initializer_range": 0.02,
@@ -113,8 +127,8 @@ class TinyQwenVL(TinyModels):
             "max_position_embeddings": 4096,
             "rms_norm_eps": 1e-6,
             "tie_word_embeddings": False,
-            "bos_token_id": ids[self.pad],
-            "eos_token_id": ids[self.end],
+            "bos_token_id": tokenizer.pad_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
             **self.text_settings(half),
         }
         vision = {
@@ -129,13 +143,10 @@ class TinyQwenVL(TinyModels):
         config = getattr(transformers, self.classes[0])(
             text_config=text,
             vision_config=vision,
-            image_token_id=ids["<|image_pad|>"],
-            video_token_id=ids["<|video_pad|>"],
-            vision_start_token_id=ids["<|vision_start|>"],
-            vision_end_token_id=ids["<|vision_end|>"],
+            **{name: tokenizer.convert_tokens_to_ids(token) for name, token in self.token_ids.items()},
             tie_word_embeddings=False,
-            eos_token_id=ids[self.end],
-            pad_token_id=ids[self.pad],
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
         )
         return config, getattr(transformers, self.classes[1])
 
@@ -214,14 +225,19 @@ class TinyQwenVL(TinyModels):
 
     def _encode_clip(self, model: Any, clip: npt.NDArray[np.uint8]) -> tuple[torch.Tensor, ...]:
         """Features, then DeepStack's, of a clip by the stock tower; each of shape (tokens, hidden)."""
-        processed = (Qwen3VLVideoProcessor if self.timestamps else Qwen2VLVideoProcessor)(**self.clip_settings)(
+        processed = self.video_processor(**self.clip_settings)(
             videos=[torch.from_numpy(clip)],
             do_sample_frames=False,
             input_data_format="channels_last",
             return_tensors="pt",
         )
-        output = model.model.visual(processed["pixel_values_videos"], grid_thw=processed["video_grid_thw"])
+        grid = self.tower_grid(processed["video_grid_thw"])
+        output = model.model.visual(processed["pixel_values_videos"], grid_thw=grid)
         return (output.pooler_output, *(getattr(output, "deepstack_features", None) or ()))
+
+    def tower_grid(self, grid: torch.Tensor) -> torch.Tensor:
+        """Sizes of clips in patches as the tower takes them."""
+        return grid
 
     def _encode_equal(self, model: Any, images: Images) -> list[torch.Tensor]:
         """Features, then DeepStack's, of frames of one size; each of shape (images, tokens, hidden)."""
@@ -233,11 +249,7 @@ class TinyQwenVL(TinyModels):
         angles = torch.cat((angles, angles), -1).repeat(count, 1)
         weight, bias = tower.patch_embed.proj.weight, tower.patch_embed.proj.bias
         hidden = F.linear(pixels.reshape(count * size, -1), weight.reshape(len(weight), -1), bias)
-        if hasattr(tower, "pos_embed"):
-            indices, weights = get_vision_bilinear_indices_and_weights(
-                grid, num_grid_per_side=tower.num_grid_per_side, spatial_merge_size=MERGE
-            )
-            hidden = hidden + (tower.pos_embed(indices) * weights[:, :, None]).sum(0).repeat(count, 1)
+        hidden = self.placed(tower, hidden, grid)
         fed = list(getattr(tower, "deepstack_visual_indexes", ()))
         deepstack = []
         for number, block in enumerate(tower.blocks):
@@ -254,7 +266,22 @@ class TinyQwenVL(TinyModels):
             hidden = hidden + block.mlp(block.norm2(hidden))
             if number in fed:
                 deepstack.append(tower.deepstack_merger_list[fed.index(number)](hidden))
-        return [stream.reshape(count, size // MERGE**2, -1) for stream in (tower.merger(hidden), *deepstack)]
+        return [stream.reshape(count, size // MERGE**2, -1) for stream in (self.merged(tower, hidden), *deepstack)]
+
+    def placed(self, tower: Any, hidden: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        """Embedded patches of pictures of one size, with what the tower adds for their places."""
+        if not hasattr(tower, "pos_embed"):
+            return hidden
+        indices, weights = get_vision_bilinear_indices_and_weights(
+            grid, num_grid_per_side=tower.num_grid_per_side, spatial_merge_size=MERGE
+        )
+        places = (tower.pos_embed(indices) * weights[:, :, None]).sum(0)
+        return hidden + places.repeat(len(hidden) // len(places), 1)
+
+    def merged(self, tower: Any, hidden: torch.Tensor) -> torch.Tensor:
+        """Visual tokens of the last block's patches."""
+        tokens: torch.Tensor = tower.merger(hidden)
+        return tokens
 
     def patches(self, images: Images) -> npt.NDArray[np.float32]:
         """Patchify frames of one size as the image processor does.

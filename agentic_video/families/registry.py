@@ -10,6 +10,7 @@ from typing import Any
 
 from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.gemma4 import Gemma4
+from agentic_video.families.glm4v import Glm4v
 from agentic_video.families.internvl import InternVL
 from agentic_video.families.qwen2_5_vl import Qwen25VL
 from agentic_video.families.qwen2_vl import Qwen2VL
@@ -35,7 +36,7 @@ def own_families(named: str) -> Iterator[ModelFamily]:
 
 
 FAMILIES: tuple[ModelFamily, ...] = (
-    *(Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), InternVL(), Gemma4()),
+    *(Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), InternVL(), Glm4v(), Gemma4()),
     *own_families(os.environ.get(OWN, "")),
 )
 FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}

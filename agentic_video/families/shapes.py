@@ -92,6 +92,7 @@ class VisionShape:
         temporal: Frames per patch.
         deepstack: Further mergers, whose features enter early decoder layers.
         positions: Learnt positions.
+        merger: Width of the merger's MLP, in families where it isn't that of the patches that it merges.
     """
 
     depth: int
@@ -103,6 +104,7 @@ class VisionShape:
     temporal: int = 2
     deepstack: int = 0
     positions: int = 0
+    merger: int = 0
 
     @property
     def patch_values(self) -> int:
@@ -119,9 +121,12 @@ class ActivationBytes:
         block_hidden: Of a block of the vision tower, per patch and unit of its hidden size.
         block_intermediate: The same per unit of its MLP.
         ends: The same of the tower's first convolution and its merger, per unit of the hidden size.
+        hidden: Of a decoder layer, per token and unit of its hidden size; ``intermediate`` of its MLP.
     """
 
     heads: int
     block_hidden: int
     block_intermediate: int
     ends: int = 19
+    hidden: int = 13
+    intermediate: int = 12

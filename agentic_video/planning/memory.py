@@ -24,9 +24,6 @@ COMPILED_COPIES = 3
 EAGER_COPIES = 10
 """The same without torch.compile: autocast takes the softmax in float32 (measured)."""
 
-LAYER_HIDDEN, LAYER_INTERMEDIATE = 13, 12
-"""Bytes per token of a decoder layer in its backward pass, per unit of hidden and MLP (measured); those per unit of
-heads, and those of the vision tower, are the family's ``ActivationBytes``."""
 TAIL_HIDDEN = 10
 """Bytes per token and unit of hidden from the ends of the decoder: embeddings, last norm in float32."""
 
@@ -145,13 +142,9 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
 
 def layer_bytes(shape: ModelShape) -> int:
     """Bytes per token of a decoder layer in its backward pass, with flash attention."""
-    text = shape.text
+    text, bytes_of = shape.text, family_of(shape.family).activations
     heads = (text.heads + text.kv_heads) * text.head_dim
-    return (
-        LAYER_HIDDEN * text.hidden
-        + LAYER_INTERMEDIATE * text.intermediate
-        + family_of(shape.family).activations.heads * heads
-    )
+    return bytes_of.hidden * text.hidden + bytes_of.intermediate * text.intermediate + bytes_of.heads * heads
 
 
 def block_bytes(shape: ModelShape) -> int:

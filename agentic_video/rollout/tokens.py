@@ -216,7 +216,7 @@ class ChatFormat:
 
     def _render_clip(self, times: tuple[float, ...], count: int) -> tuple[int, ...]:
         """Ids of a clip with so many placeholders."""
-        return tuple(self.family.clip_ids(self.encode, self._placeholder_ids, times, count))
+        return tuple(self.family.clip_ids(self.encode, self.rules, self._placeholder_ids, times, count))
 
     def image_ids(self, width: int, height: int) -> tuple[list[int], list[int]]:
         """Ids that the engine is sent for an image of this size in pixels, and what it makes of them."""

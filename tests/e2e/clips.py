@@ -72,8 +72,8 @@ class Model:
         """Of what was said after a prompt, from the positions and inputs that the trainer has."""
         whole = torch.tensor([*ids, *said])
         positions, inputs = model_inputs(self._processor, whole, shown)
-        known = ("pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw")
-        given = {name: inputs[name] for name in known if name in inputs}
+        whole, inputs = family_of(self._processor).in_one_pass(self._processor, whole, inputs)
+        given = {name: inputs[name] for name in ("pixel_values", "image_grid_thw")}
         logits = self._model(input_ids=whole[None], position_ids=positions[:, None], **given).logits[0]
         scores = logits[len(ids) - 1 : -1].log_softmax(-1)
         return scores.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()

@@ -8,18 +8,29 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoImageProcessor, AutoVideoProcessor, Qwen2VLImageProcessor
+from transformers import (
+    AutoImageProcessor,
+    AutoVideoProcessor,
+    Glm4vImageProcessor,
+    Glm46VImageProcessor,
+    Qwen2VLImageProcessor,
+)
+from transformers.models.glm4v.video_processing_glm4v import Glm4vVideoProcessor
+from transformers.models.glm46v.video_processing_glm46v import Glm46VVideoProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 from agentic_video.families.base import ProcessorError, UnkeptSizeError
 from agentic_video.families.qwen_vl_sizes import rules_of
-from agentic_video.families.registry import rules_in
+from agentic_video.families.registry import DEFAULT, family_of, rules_in
 from tests.families.processors import processor_of
 
 QWEN2_5 = {"min_pixels": 3136, "max_pixels": 12_845_056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
 QWEN3_IMAGE = {"size": {"longest_edge": 16_777_216, "shortest_edge": 65_536}, "patch_size": 16}
 QWEN3_CLIP = {"size": {"longest_edge": 25_165_824, "shortest_edge": 4096}, "patch_size": 16}
+
+GLM_IMAGE = {"size": {"shortest_edge": 12_544, "longest_edge": 9_633_792}, "patch_size": 14}
+GLM_CLIP = {"size": {"shortest_edge": 12_544, "longest_edge": 47_040_000}, "patch_size": 14}
 
 PROCESSORS = {
     "qwen2_5_vl": (
@@ -27,12 +38,20 @@ PROCESSORS = {
         Qwen2VLVideoProcessor(size={"shortest_edge": 3136, "longest_edge": 12_845_056}),
     ),
     "qwen3_vl": (Qwen2VLImageProcessor(**QWEN3_IMAGE), Qwen3VLVideoProcessor(**QWEN3_CLIP)),
+    "glm4v": (Glm4vImageProcessor(**GLM_IMAGE), Glm4vVideoProcessor(**GLM_CLIP)),
+    "tight_glm": (
+        Glm46VImageProcessor(size={"shortest_edge": 8192, "longest_edge": 40_000}),
+        Glm46VVideoProcessor(size={"shortest_edge": 8192, "longest_edge": 60_000}),
+    ),
     "tight": (
         Qwen2VLImageProcessor(patch_size=16, size={"shortest_edge": 4096, "longest_edge": 20_000}),
         Qwen3VLVideoProcessor(size={"shortest_edge": 8192, "longest_edge": 60_000}),
     ),
 }
-RULES = {name: rules_of(processor_of(*pair)) for name, pair in PROCESSORS.items()}
+RULES = {
+    name: family_of("glm4v" if "glm" in name else DEFAULT).rules(processor_of(*pair))
+    for name, pair in PROCESSORS.items()
+}
 
 
 def test_published_sizes_by_hand() -> None:
@@ -50,6 +69,13 @@ def test_published_sizes_by_hand() -> None:
     # 1,024 frames share 25,165,824 pixels: 24,576 each
     assert qwen3.kept(640, 360, 1024) == (192, 96)
     assert qwen2_5.grid(56, 84, 5) == (3, 6, 4)
+    # GLM counts an image twice: 12,544 pixels are 80 x 80 of it; of 2184 x 2184 twice 78 x 78 tokens fit
+    glm = RULES["glm4v"]
+    assert (glm.kept(56, 56), glm.kept(84, 84), glm.kept(5000, 5000)) == ((84, 84), (84, 84), (2184, 2184))
+    # a side below a token's is first enlarged to it, the other with it
+    assert glm.kept(10, 100) == (28, 280)
+    # five frames are four, rounded; three temporal patches all the same
+    assert (glm.kept(56, 56, 5), glm.grid(56, 56, 5)) == ((56, 56), (3, 4, 4))
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
@@ -137,6 +163,16 @@ FILES: dict[str, dict[str, dict[str, Any]]] = {
             "video_processor": {**QWEN3_CLIP, "video_processor_type": "Qwen3VLVideoProcessor"},
         },
     },
+    "as GLM-4.1V is published": {
+        "config": {"model_type": "glm4v"},
+        "preprocessor_config": {**GLM_IMAGE, "image_processor_type": "Glm4vImageProcessor"},
+        "video_preprocessor_config": {**GLM_CLIP, "video_processor_type": "Glm4vVideoProcessor"},
+    },
+    "GLM without sizes": {
+        "config": {"model_type": "glm4v"},
+        "preprocessor_config": {"patch_size": 14, "image_processor_type": "Glm46VImageProcessor"},
+        "video_preprocessor_config": {"patch_size": 14, "video_processor_type": "Glm46VVideoProcessor"},
+    },
     "old and new keys": {
         "config": {"model_type": "qwen2_5_vl"},
         "preprocessor_config": {
@@ -161,10 +197,9 @@ FILES: dict[str, dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_as_transformers_reads_them(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path, **FILES[name])
-    loaded = rules_of(
-        processor_of(AutoImageProcessor.from_pretrained(folder), AutoVideoProcessor.from_pretrained(folder))
-    )
-    assert rules_in(folder) == loaded
+    image, clip = AutoImageProcessor.from_pretrained(folder), AutoVideoProcessor.from_pretrained(folder)
+    family = FILES[name]["config"]["model_type"]
+    assert rules_in(folder) == family_of(family).rules(processor_of(image, clip, family))
 
 
 @pytest.mark.parametrize(

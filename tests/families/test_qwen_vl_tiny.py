@@ -11,6 +11,7 @@ from agentic_video.families.registry import DEFAULT, FAMILY_OF, family_of
 from agentic_video.families.tiny import pixels_of, seconds_of
 from agentic_video.toyworld.build.imitation import logits_at
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
+from agentic_video.training.inputs.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
 from tests.families.processors import QWEN_VL
@@ -75,16 +76,12 @@ def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
     ids = chat_format_of(model, tokenizer).opening_ids([Message("user", ("look", *shown, "it is red"))])
     images = pixels_of(shown)
     places = tiny.positions(model, ids, images, seconds_of(shown))[:, None]
-    stock = processor.video_processor(
-        videos=[torch.from_numpy(images[0]), torch.from_numpy(images[2])],
-        do_sample_frames=False,
-        input_data_format="channels_last",
-        return_tensors="pt",
-    )
-    pictures = processor.image_processor(images=[Image.fromarray(images[1])], return_tensors="pt")
     row = torch.tensor([ids])
+    processor.config = model.config
+    told, stock = family_of(model).in_one_pass(processor, row[0], model_inputs(processor, row[0], shown)[1])
+    given = {name: stock[name] for name in ("pixel_values", "image_grid_thw")}
     with torch.no_grad():
-        expected = model(input_ids=row, position_ids=places, **stock, **pictures).logits[0]
+        expected = model(input_ids=told[None], position_ids=places, **given).logits[0]
         fast = logits_at(model, row, images, places, torch.ones_like(row, dtype=torch.bool))
         blank = [image * 0 for image in images]
         without = logits_at(model, row, blank, places, torch.ones_like(row, dtype=torch.bool))

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from transformers import (
+    Glm4vConfig,
+    Glm4vForConditionalGeneration,
     InternVLConfig,
     InternVLForConditionalGeneration,
     Qwen2_5_VLConfig,
@@ -39,6 +41,12 @@ TINY = {
         "qwen3_vl",
         TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=96, vocab=2048, tied=False),
         VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=16, deepstack=1, positions=2304),
+    ),
+    # a block's MLP is as wide as the language model
+    "glm4v": ModelShape(
+        "glm4v",
+        TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=2048, tied=False),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=64, patch=14, positions=144, merger=80),
     ),
     "internvl": ModelShape(
         "internvl",
@@ -109,6 +117,13 @@ def config_of(shape: ModelShape) -> Any:
         return Qwen2VLConfig(text_config=texts, vision_config={**visions, **more}, **ids)
     if shape.family == "qwen2_5_vl":
         return Qwen2_5_VLConfig(text_config=texts, vision_config={**visions, "fullatt_block_indexes": [0]}, **ids)
+    if shape.family == "glm4v":
+        del texts["rope_scaling"], ids["vision_start_token_id"]
+        turned = {"rope_type": "default", "mrope_section": [text.head_dim // 8, 0, text.head_dim // 8]}
+        texts |= {"rope_parameters": {**turned, "rope_theta": 10_000.0, "partial_rotary_factor": 0.5}}
+        visions |= {"out_hidden_size": vision.intermediate, "intermediate_size": vision.merger}
+        visions["image_size"] = isqrt(vision.positions) * vision.patch
+        return Glm4vConfig(text_config=texts, vision_config=visions, **ids)
     texts["head_dim"] = text.head_dim
     if text.linear:
         texts |= {
@@ -166,6 +181,7 @@ def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") ->
         "qwen2_vl": Qwen2VLForConditionalGeneration,
         "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration,
         "qwen3_vl": Qwen3VLForConditionalGeneration,
+        "glm4v": Glm4vForConditionalGeneration,
         "qwen3_5": Qwen3_5ForConditionalGeneration,
         "qwen3_5_moe": Qwen3_5MoeForConditionalGeneration,
         "internvl": InternVLForConditionalGeneration,

@@ -23,7 +23,6 @@ from transformers import AutoProcessor
 
 from agentic_video.config.settings import settings_of
 from agentic_video.evaluation.backends.vllm import vllm_prompt
-from agentic_video.families.qwen2_5_vl_clips import keep_clip_times
 from agentic_video.families.registry import FAMILY_OF, family_of
 from agentic_video.planning.published_checkpoints import (
     CheckpointFacts,
@@ -89,6 +88,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def write_published_files(facts: CheckpointFacts, folder: Path) -> None:
+    if facts.family == "gemma4":
+        write_budget(facts, folder)
+        return
     (folder / "processor_config.json").unlink()
     plain = {"patch_size": facts.patch, "merge_size": facts.merge, "temporal_patch_size": facts.temporal}
     if facts.family == "internvl":
@@ -103,14 +105,30 @@ def write_published_files(facts: CheckpointFacts, folder: Path) -> None:
         image = {**plain, "min_pixels": facts.image[0], "max_pixels": facts.image[1]}
         image |= {"processor_class": "Qwen2_5_VLProcessor", "image_processor_type": "Qwen2VLImageProcessor"}
     else:
-        plain |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "processor_class": "Qwen3VLProcessor"}
+        whole, pictures, clips = "Qwen3VLProcessor", "Qwen2VLImageProcessorFast", "Qwen3VLVideoProcessor"
+        if facts.family == "glm4v":
+            whole, pictures, clips = "Glm4vProcessor", "Glm4vImageProcessor", "Glm4vVideoProcessor"
+        plain |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "processor_class": whole}
         image = {**plain, "size": {"shortest_edge": facts.image[0], "longest_edge": facts.image[1]}}
-        image["image_processor_type"] = "Qwen2VLImageProcessorFast"
+        image["image_processor_type"] = pictures
         assert facts.clip is not None
         clip = {**plain, "size": {"shortest_edge": facts.clip[0], "longest_edge": facts.clip[1]}}
-        clip["video_processor_type"] = "Qwen3VLVideoProcessor"
+        clip["video_processor_type"] = clips
         (folder / "video_preprocessor_config.json").write_text(json.dumps(clip))
     (folder / "preprocessor_config.json").write_text(json.dumps(image))
+
+
+def write_budget(facts: CheckpointFacts, folder: Path) -> None:
+    sides = {"patch_size": facts.patch, "pooling_kernel_size": facts.merge}
+    budget = facts.image[1] // (facts.patch * facts.merge) ** 2
+    changes = {
+        "processor_config.json": ("image_processor", {**sides, "max_soft_tokens": budget, "do_resize": True}),
+        "config.json": ("vision_config", {**sides, "default_output_length": budget}),
+    }
+    for file, (part, values) in changes.items():
+        whole = json.loads((folder / file).read_text())
+        whole[part] |= values
+        (folder / file).write_text(json.dumps(whole))
 
 
 @cache
@@ -123,7 +141,7 @@ def vllm_processor_of(folder: Path) -> Any:
     from vllm.config import ModelConfig
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
-    keep_clip_times()
+    family_of(processor_of(folder)).prepare_vllm()
     limits = {"image": 4096, "video": 4096}
     config = ModelConfig(model=str(folder), dtype="float32", max_model_len=4096, limit_mm_per_prompt=limits)
     return MULTIMODAL_REGISTRY.create_processor(config)
@@ -176,15 +194,17 @@ def compare(sequence: TokenSequence, folder: Path) -> None:
         rules.require_kept(one.width, one.height, len(one.frames) if isinstance(one, Clip) else 0)
     family, pixels = family_of(processor), visual_pixels(processor, shown)
     ours = {**family.joined([pixels[visual.key] for visual in shown]), **family.sizes(processor, shown)}
-    pads = chat_format.image_token_id, chat_format.video_token_id
 
     prompt = vllm_prompt(sequence.ids, shown, chat_format)
     vllm = vllm_processor_of(folder)
     made = vllm(prompt["prompt_token_ids"], mm_items=vllm.info.parse_mm_data(prompt["multi_modal_data"]))
     assert made["prompt_token_ids"] == sequence.ids
     engine = made["mm_kwargs"].get_data()
-    hf = hf_output(processor, chat_format, sequence.ids, shown, prompt["prompt_token_ids"])
-    assert runs(hf["input_ids"][0].tolist(), pads) == runs(sequence.ids, pads)
+    hf: dict[str, torch.Tensor] = {}
+    for kinds in told_together(chat_format):
+        made = hf_output(processor, chat_format, shown, prompt["prompt_token_ids"], kinds)
+        hf |= made
+        assert runs(made["input_ids"].tolist(), kinds) == runs(sequence.ids, kinds)
     for key in ("image_grid_thw", "pixel_values", "video_grid_thw", "pixel_values_videos"):
         assert (key in ours) == (key in hf) == (key in engine), key
         if key in ours:
@@ -192,18 +212,30 @@ def compare(sequence: TokenSequence, folder: Path) -> None:
             assert torch.equal(ours[key], engine[key]), key
 
 
+def told_together(chat_format: ChatFormat) -> list[list[int | None]]:
+    """Placeholders that a processor can write in one text: GLM's takes those of images for those of clips."""
+    pads = [chat_format.image_token_id, chat_format.video_token_id]
+    return [[pad] for pad in pads] if chat_format.family.processor_classes[0].startswith("Glm") else [pads]
+
+
 def hf_output(
-    processor: Any, chat_format: ChatFormat, ids: Sequence[int], shown: list[Visual], short: list[int]
-) -> Any:
-    """What Hugging Face's processor makes of the text and the pictures."""
+    processor: Any, chat_format: ChatFormat, shown: list[Visual], short: list[int], kinds: Sequence[int | None]
+) -> dict[str, torch.Tensor]:
+    """What Hugging Face's processor makes of the text and the pictures of some placeholders; clips have their own."""
     images = [Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)]
     videos = [clip_item([frame.image for frame in one.frames], one.times) for one in shown if isinstance(one, Clip)]
     more: dict[str, Any] = {}
-    if videos:
+    if images and chat_format.image_token_id in kinds:
+        more["images"] = images
+    if videos and chat_format.video_token_id in kinds:
         metadata = [{key: value for key, value in facts.items() if key != "do_sample_frames"} for _, facts in videos]
-        more = {"videos": [frames for frames, _ in videos], "video_metadata": metadata, "do_sample_frames": False}
-    text = chat_format.decode(short)
-    return processor(text=[text], images=images or None, return_tensors="pt", **more)
+        more |= {"videos": [frames for frames, _ in videos], "video_metadata": metadata, "do_sample_frames": False}
+    text = chat_format.decode([token for token in short if token in kinds or token not in chat_format.visual_token_ids])
+    made = processor(text=[text], return_tensors="pt", **more)
+    ids = made["input_ids"][0]
+    if more.get("videos"):
+        ids = ids.masked_fill(made["mm_token_type_ids"][0] == 2, chat_format.video_token_id)
+    return {**made, "input_ids": ids}
 
 
 def runs(ids: Sequence[int], pads: Sequence[int | None]) -> list[tuple[int, int]]:
@@ -250,8 +282,8 @@ def test_qwen3_s_clip_has_no_outer_pair_of_vision_tokens(folders: dict[str, Path
     assert text == f"<0.2 seconds>{pads}<1.2 seconds>{pads}"
     bare = [chat_format.video_token_id]
     whole = [*chat_format.encode("<|vision_start|>"), *bare, *chat_format.encode("<|vision_end|>")]
-    hf = hf_output(processor_of(folder), chat_format, [], [clip], whole)
-    assert hf["input_ids"][0].tolist() == chat_format.clip_ids(clip)
+    hf = hf_output(processor_of(folder), chat_format, [clip], whole, bare)
+    assert hf["input_ids"].tolist() == chat_format.clip_ids(clip)
     vllm = vllm_processor_of(folder)
     data = {"video": [clip_item([frame.image for frame in clip.frames], clip.times)]}
     assert vllm(whole, mm_items=vllm.info.parse_mm_data(data))["prompt_token_ids"] == chat_format.clip_ids(clip)

@@ -17,9 +17,10 @@ PARAMETERS = {
     "Qwen/Qwen3.5-9B": 9_409_813_744,
     "Qwen/Qwen3.5-27B": 27_356_728_560,
     "Qwen/Qwen3.5-35B-A3B": 35_107_181_936,
+    "zai-org/GLM-4.1V-9B-Thinking": 10_292_777_472,
     "OpenGVLab/InternVL3_5-8B-HF": 8_528_318_464,
 }
-"""As the models' pages say; Qwen3.5's and InternVL's as transformers builds them."""
+"""As the models' pages say; Qwen3.5's, GLM's and InternVL's as transformers builds them."""
 SHAPES = {**TINY, **HYBRID}
 EXCLUDED = composed("videozoomer", "cluster").actor_rollout_ref.model.exclude_modules
 

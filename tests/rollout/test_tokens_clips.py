@@ -27,8 +27,9 @@ from agentic_video.video.source import CountingSource
 from tests.conftest import MemorySource
 from tests.families.processors import QWEN_VL, processor_of
 
-TOKENIZER = build_tokenizer(["frame 120: what colour is it at <12.0 seconds>?"])
-FORMATS = {family: chat_format(TOKENIZER, family) for family in QWEN_VL}
+SAID = "frame 120: what colour is it at <12.0 seconds>?"
+TOKENIZER = build_tokenizer([SAID])
+FORMATS = {family: chat_format(build_tokenizer([SAID], family=family), family) for family in QWEN_VL}
 ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
 
 
@@ -60,6 +61,16 @@ def test_a_clip_of_qwen3_tells_the_time_of_each_temporal_patch() -> None:
     )
 
 
+def test_a_clip_of_glm_tells_the_time_of_each_temporal_patch_after_it() -> None:
+    written = FORMATS["glm4v"]
+    # 56 x 28 pixels are two tokens; frames at 0, 0.5, 1.0, 1.5: patches at the first of two
+    ids = written.opening_ids([Message("user", ("a ", clip(4, 56, 28), " b"))])
+    pads = "<|begin_of_image|><|video|><|video|><|end_of_image|>"
+    assert written.decode(ids) == (
+        f"[gMASK]<sop><|user|>\na <|begin_of_video|>{pads}0{pads}1<|end_of_video|> b<|assistant|>\n"
+    )
+
+
 @pytest.mark.parametrize("family", QWEN_VL)
 @pytest.mark.parametrize("before", ["", " <", "<|", "1", "seconds<0"])
 def test_a_clip_s_ids_do_not_depend_on_the_text_around_it(family: str, before: str) -> None:
@@ -68,7 +79,7 @@ def test_a_clip_s_ids_do_not_depend_on_the_text_around_it(family: str, before: s
     for parts in ((before, shown, "0.5 seconds>"), (shown, before), (before, shown, shown)):
         ids = written.observation_ids(parts, [])
         at = next(start for start in range(len(ids)) if ids[start : start + len(alone)] == alone)
-        assert written.decode(ids[:at]).endswith((before if parts[0] == before else "user\n").replace("<|", "<|"))
+        assert written.decode(ids[:at]).endswith((before if parts[0] == before else "\n").replace("<|", "<|"))
 
 
 def test_a_special_token_in_a_text_is_no_clip() -> None:

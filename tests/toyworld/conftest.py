@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
@@ -152,5 +153,7 @@ def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
     model = build_model(tokenizer, ModelRecipe(family=request.param))
     for parameter in model.parameters():
         parameter.data.mul_(4)
+        if not parameter.any():  # biases begin at zero, which would hide them
+            torch.nn.init.normal_(parameter, std=0.1)
     save_checkpoint(model, tokenizer, folder)
     return folder

@@ -1,6 +1,7 @@
 """verl's fused kernels under FSDP2: what they compute, and that they need the patch."""
 
 from collections.abc import Iterator
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -17,10 +18,13 @@ TOKENS = 24
 @pytest.fixture
 def forwards() -> Iterator[None]:
     """verl puts its own forward functions into transformers' classes; afterwards they are as they were."""
+    from transformers.models.glm4v import modeling_glm4v as glm
     from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as two
     from transformers.models.qwen3_vl import modeling_qwen3_vl as three
 
     changed = [
+        glm.Glm4vModel,
+        glm.Glm4vForConditionalGeneration,
         two.Qwen2_5_VLModel,
         two.Qwen2_5_VLForConditionalGeneration,
         three.Qwen3VLModel,
@@ -123,6 +127,6 @@ def test_verl_alone_still_needs_the_patch(
 ) -> None:
     import verl.utils.fsdp_utils as fsdp_utils
 
-    monkeypatch.setattr(fsdp_utils, "_select_fsdp2_wrap_targets", fsdp_utils._select_fsdp2_wrap_targets.__wrapped__)
+    monkeypatch.setattr(fsdp_utils, "_select_fsdp2_wrap_targets", unwrap(fsdp_utils._select_fsdp2_wrap_targets))
     with pytest.raises(RuntimeError, match=message):
         gradients(sharded(family, fused=True), batch(family), fused=True)

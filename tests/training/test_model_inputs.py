@@ -26,6 +26,7 @@ from agentic_video.training.inputs.model_inputs import (
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
 from tests.families.processors import processor_of
+from tests.toyworld.conftest import tokenizer_of
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
 
@@ -103,7 +104,8 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     """Images of any sizes, given in visual tokens, with any number of text tokens between them, none included."""
     processor = any_processor
     grids = grids if isinstance(family_of(processor), QwenVL) else []  # the others count tokens, whatever is shown
-    start, pad = processor.tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>"])
+    start = processor.tokenizer.convert_tokens_to_ids("a")
+    pad = getattr(processor, "image_token_id", None)
     ids = [5] * texts[0]
     for (height, width), text in zip(grids, texts[1:], strict=False):
         ids += [start, *[pad] * (height * width), *[5] * text]
@@ -117,17 +119,22 @@ def test_positions_equal_verls(any_processor: Any, grids: list[tuple[int, int]],
     assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "glm4v_46")
+"""GLM-4.6V has GLM-4.1V's ``model_type`` and another processor."""
 
 
 @pytest.fixture(scope="module")
-def processors(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> dict[str, Any]:
-    """The processors of both tiny models, as verl loads them."""
+def processors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The processors of the tiny models, as verl loads them."""
     found = {}
-    for family in FAMILIES:
-        folder = tmp_path_factory.mktemp(family)
+    for name in FAMILIES:
+        family = name.removesuffix("_46")
+        folder, tokenizer = tmp_path_factory.mktemp(name), tokenizer_of("videozoomer", family)
         save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, folder)
-        found[family] = hf_processor(str(folder))
+        if name == "glm4v_46":
+            file = folder / "processor_config.json"
+            file.write_text(file.read_text().replace("Glm4v", "Glm46V"))
+        found[name] = hf_processor(str(folder))
     return found
 
 
@@ -160,16 +167,34 @@ def hf_output(processor: Any, shown: Sequence[Visual]) -> Any:
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
     )
     clips = [visual for visual in shown if isinstance(visual, Clip)]
+    told = {
+        "videos": [np.stack([frame.image for frame in item.frames]) for item in clips],
+        "video_metadata": [
+            VideoMetadata(total_num_frames=len(item.frames), fps=1.0, frames_indices=list(item.times)) for item in clips
+        ],
+        "do_sample_frames": False,
+    }
     return processor(
         text=[text],
         images=[Image.fromarray(visual.image) for visual in shown if not isinstance(visual, Clip)] or None,
-        videos=[np.stack([frame.image for frame in item.frames]) for item in clips],
-        video_metadata=[
-            VideoMetadata(total_num_frames=len(item.frames), fps=1.0, frames_indices=list(item.times)) for item in clips
-        ],
-        do_sample_frames=False,
         return_tensors="pt",
+        **(told if clips else {}),
     )
+
+
+def told_alone(family: str, shown: Sequence[Visual]) -> list[list[Visual]]:
+    """Conversations that the processor can write: GLM's takes the placeholders of images for those of clips."""
+    if not family.startswith("glm"):
+        return [list(shown)]
+    return [[visual for visual in shown if isinstance(visual, Clip) == clips] for clips in (True, False)]
+
+
+def engine_ids(processor: Any, output: Any) -> list[int]:
+    """Ids of an output in which clips have a placeholder of their own: GLM's processors write that of images."""
+    ids: torch.Tensor = output["input_ids"][0].masked_fill(
+        output["mm_token_type_ids"][0] == 2, processor.video_token_id
+    )
+    return ids.tolist()
 
 
 def own_ids(processor: Any, shown: Sequence[Visual]) -> list[int]:
@@ -183,11 +208,16 @@ def own_ids(processor: Any, shown: Sequence[Visual]) -> list[int]:
 def test_ids_and_patches_of_clips_equal_the_processors(family: str, processors: dict[str, Any]) -> None:
     processor = processors[family]
     shown = mixed(processor.image_processor.patch_size * 2)
-    expected, ids = hf_output(processor, shown), own_ids(processor, shown)
-    assert ids == expected["input_ids"][0].tolist()
+    for told in told_alone(family, shown):
+        expected, ids = hf_output(processor, told), own_ids(processor, told)
+        assert ids == engine_ids(processor, expected)
+        _, inputs = model_inputs(processor, torch.tensor(ids), told)
+        names = {"pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw"} & set(expected)
+        assert names == {name for name in inputs if name.startswith("pixel") or name.endswith("thw")}
+        for name in names:
+            assert torch.equal(inputs[name], expected[name]), name
+    ids = own_ids(processor, shown)
     positions, inputs = model_inputs(processor, torch.tensor(ids), shown)
-    for name in ("pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw"):
-        assert torch.equal(inputs[name], expected[name]), name
     assert positions.shape == (4, len(ids)) and positions[0].tolist() == list(range(len(ids)))
     # 2 * mean distance of frames; 5 frames are 3 moments
     assert inputs["second_per_grid_ts"].tolist() == [2.6, 1.0, 4.5]
@@ -202,23 +232,21 @@ def test_clips_that_the_processor_would_resize(family: str, processors: dict[str
     processor = processors[family]
     shown: list[Visual] = [clip(0.0, 1.0, 3, 300, 170), clip(0.0, 1.0, 4, 45, 33)]
     expected, ids = hf_output(processor, shown), own_ids(processor, shown)
-    assert ids == expected["input_ids"][0].tolist()
+    assert ids == engine_ids(processor, expected)
     with pytest.raises(UnkeptSizeError):
         model_inputs(processor, torch.tensor(ids), shown)
 
 
-@pytest.mark.parametrize("family", ["qwen3_vl", "qwen3_5"])
+@pytest.mark.parametrize("family", ["qwen3_vl", "qwen3_5", "glm4v", "glm4v_46"])
 def test_positions_with_clips_are_the_model_s(family: str, processors: dict[str, Any]) -> None:
     processor = processors[family]
-    shown = mixed(32)
-    output = hf_output(processor, shown)
-    expected, _ = processor.get_rope_index(
-        output["input_ids"],
-        mm_token_type_ids=output["mm_token_type_ids"],
-        image_grid_thw=output["image_grid_thw"],
-        video_grid_thw=output["video_grid_thw"],
-    )
-    assert torch.equal(model_inputs(processor, output["input_ids"][0], shown)[0][1:], expected[:, 0])
+    shown = mixed(2 * processor.image_processor.patch_size)
+    ids = torch.tensor(own_ids(processor, shown))
+    positions, inputs = model_inputs(processor, ids, shown)
+    kinds = (ids == processor.image_token_id).int() + 2 * (ids == processor.video_token_id).int()
+    sizes = {name: inputs[name] for name in ("image_grid_thw", "video_grid_thw")}
+    expected, _ = processor.get_rope_index(ids[None], mm_token_type_ids=kinds[None], **sizes)
+    assert torch.equal(positions[1:], expected[:, 0])
 
 
 def test_positions_of_qwen2_5_with_clips_are_those_of_vllm_and_of_the_model_s_first_code(

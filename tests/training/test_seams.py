@@ -28,6 +28,7 @@ from agentic_video.training.seams.table import OVERRIDES, VERL_SEAMS, VLLM_SEAMS
 from agentic_video.utils.seam import Seam
 from tests.config.configs import composed
 from tests.families.processors import QWEN_VL
+from tests.toyworld.conftest import tokenizer_of
 from tests.training.programs import result_of
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
@@ -153,8 +154,9 @@ def draw_adapters(model: torch.nn.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("family", QWEN_VL)
-def test_lora_of_the_recipes(family: str, tokenizer: Any) -> None:
+def test_lora_of_the_recipes(family: str) -> None:
     """The real classes, small: adapters where vLLM applies them, merged under the model's own names."""
+    tokenizer = tokenizer_of("videozoomer", family)
     chosen = composed("videozoomer", "laptop", "data.train_files=none").actor_rollout_ref.model
     plain = build_model(tokenizer, ModelRecipe(family=family))
     before = {name: weight.clone() for name, weight in plain.state_dict().items()}
@@ -164,7 +166,8 @@ def test_lora_of_the_recipes(family: str, tokenizer: Any) -> None:
     assert trained and not any("visual" in name for name in trained)
     linear_attention = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in trained} == {
-        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        *("q_proj", "k_proj", "v_proj", "o_proj", "down_proj"),
+        *(("gate_up_proj",) if family == "glm4v" else ("gate_proj", "up_proj")),
         *(linear_attention if family.startswith("qwen3_5") else ()),
         *(("shared_expert_gate",) if family == "qwen3_5_moe" else ()),
     }

@@ -23,7 +23,7 @@ MODELING = "transformers.models.gemma4.modeling_gemma4"
 TEXT_ONLY = Seam(
     "agentic_video.families.gemma4:text_only_batches",
     MODELING,
-    {f"{MODELING}:Gemma4Model.forward": "None", f"{MODELING}:Gemma4Model.get_image_features": "None"},
+    {f"{MODELING}:Gemma4Model.forward": "04789b876909", f"{MODELING}:Gemma4Model.get_image_features": "b4b5a9c8cd7b"},
     "a micro-batch without any image leaves the vision tower out, for which other ranks wait",
 )
 

@@ -111,8 +111,7 @@ class TinyGemma4(TinyModels):
             audio_token_id=ids["<|audio|>"],
             boa_token_id=ids["<|audio>"],
             eoa_token_index=ids["<audio|>"],
-            eos_token_id=ends,
-            pad_token_id=ids[self.pad],
+            **{"eos_token_id": ends, "pad_token_id": ids[self.pad]},
         )
         return config, Gemma4ForConditionalGeneration
 

@@ -74,8 +74,7 @@ class TinyInternVL(TinyModels):
             image_token_id=image,
             image_seq_length=1,
             tie_word_embeddings=False,
-            eos_token_id=end,
-            pad_token_id=pad,
+            **{"eos_token_id": end, "pad_token_id": pad},
         )
         return config, InternVLForConditionalGeneration
 

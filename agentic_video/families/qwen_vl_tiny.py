@@ -372,6 +372,16 @@ class TinyQwen3VL(TinyQwenVL):
         return {**super().vision_settings(sizes), **own}
 
 
+class TinyQwen3VLMoe(TinyQwen3VL):
+    """Tiny Qwen3-VL with experts."""
+
+    classes = ("Qwen3VLMoeConfig", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLProcessor")
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        own = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
+        return {**super().text_settings(half), **own}
+
+
 class TinyQwen35(TinyQwen3VL):
     """Tiny Qwen3.5; every second decoder layer has full attention, the first linear attention."""
 

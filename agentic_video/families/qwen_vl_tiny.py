@@ -35,7 +35,7 @@ class TinyQwenVL(TinyModels):
         timestamps: Clips carry their times as text, and the size of all frames together is bounded.
     """
 
-    special_tokens = (
+    special_tokens: ClassVar[tuple[str, ...]] = (
         "<|endoftext|>",
         "<|im_start|>",
         "<|im_end|>",
@@ -69,9 +69,9 @@ class TinyQwenVL(TinyModels):
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Channel means and deviations for pixels from 0 to 1."""
 
-    def image_processor(self, **settings: Any) -> Any:
+    def image_processor(self, *, min_pixels: int, max_pixels: int, **settings: Any) -> Any:
         """The image processor with :attr:`image_settings`."""
-        return Qwen2VLImageProcessor(**settings)
+        return Qwen2VLImageProcessor(min_pixels=min_pixels, max_pixels=max_pixels, **settings)
 
     @property
     def video_processor(self) -> Any:

@@ -20,6 +20,7 @@ from agentic_video.planning.memory import (
     weight_bytes,
 )
 from agentic_video.utils.units import GIB
+from agentic_video.video.fetch import kept_bytes
 
 PATCH_VALUE = FP32
 """Bytes of a patch's number in TransferQueue with stock verl: the image processor's float32."""
@@ -29,8 +30,6 @@ positions (int64), the engine's log-probability and the score (float32); ``agent
 ``agent_loop.py:117``. The trainer's results add 4 bytes per response token each."""
 REFERENCE = 100
 """Bytes of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
-KEPT = 1 * GIB
-"""Images that a rank keeps for each of its models (``KEPT_BYTES`` of ``training/engines/actor.py``)."""
 PROCESS = 3 * GIB
 """A process that has imported torch, vLLM and verl: one per actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB
@@ -79,20 +78,21 @@ def rank_bytes(job: RunSpec) -> int:
     """Most bytes of pixels that a rank fetches in a step.
 
     verl distributes sequences by length, so that a group's are anywhere: a rank has no more overviews than sequences or
-    questions. Each model fetches once what fits into ``KEPT``; of more, the oldest is dropped first, and missing when
+    questions. Its models share what it keeps; of more, the oldest is dropped first, and missing when
     it is needed again."""
     episode = job.episode
     sequences = math.ceil(job.episodes / max(1, job.machines.gpus // job.ulysses))
     called = sequences * (episode.frames - episode.overview_frames)
     distinct = (min(job.questions, sequences) * episode.overview_frames + called) * frame_bytes(job)
-    if distinct <= KEPT:
-        return _models(job) * distinct
+    if distinct <= _kept(job):
+        return distinct
     return job.passes * sequences * episode.frames * frame_bytes(job)
 
 
-def _models(job: RunSpec) -> int:
-    """Models of a rank, each with its own kept images: the actor, and a separate reference model."""
-    return 2 if job.reference else 1
+def _kept(job: RunSpec) -> int:
+    """Bytes of images that a rank keeps."""
+    machines = job.machines
+    return kept_bytes(machines.host_bytes, min(machines.gpus, machines.per_node))
 
 
 def hops(job: RunSpec) -> tuple[Hop, ...]:
@@ -141,7 +141,7 @@ def host_parts(job: RunSpec) -> dict[str, float]:
     here = min(machines.gpus, machines.per_node)
     share = here / job.shards  # of the trained model, whose groups of GPUs have it all each
     parts = _playing_parts(job, machines)
-    parts["images that the trainer keeps"] = here * _models(job) * KEPT
+    parts["images that the trainer keeps"] = here * _kept(job)
     if job.streamed or job.param_offload:
         parts["weights"] = weight_bytes(shape, precision) * share
     if job.streamed:  # each gradient is copied there as soon as it is reduced (torch's foreach_reduce)

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 PAUSES = (1.0, 5.0, 15.0, 30.0, 60.0)
 """Seconds between the tries of :meth:`FrameFetcher.fetch`. With the store's own time limit for each try they stay far
 below the time that other ranks wait (:data:`agentic_video.training.engines.process_group.PATIENCE_SECONDS`)."""
+KEPT_SHARE = 32
+"""A trainer's ranks keep one part of so many of a node's main memory."""
 _TRANSIENT: frozenset[Reason] = frozenset({"timeout", "machine"})
 
 
@@ -54,6 +56,12 @@ class _StoreCall:
     @property
     def request(self) -> FrameRequest:
         return FrameRequest(self.video, [_origin(ref).index for ref in self.refs], size=self.size)
+
+
+def kept_bytes(host: float, ranks: int) -> int:
+    """Bytes of images that each of a node's ranks keeps: all that a rank of VideoZoomer's job needs in a step (3.2 GiB)
+    on a node of 1 TiB and 8 GPUs."""
+    return int(host / KEPT_SHARE / ranks)
 
 
 class FrameFetcher:

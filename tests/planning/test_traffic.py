@@ -15,7 +15,6 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from agentic_video.planning import traffic
 from agentic_video.planning.job import RunSpec
-from agentic_video.training.engines.actor import KEPT_BYTES
 from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
 from agentic_video.utils.units import GIB
@@ -52,7 +51,8 @@ def test_what_a_step_of_videozoomer_moves(job: RunSpec) -> None:
     assert found["into TransferQueue"] == 2048 * (15_320 * 72 + 88 * 100) == pytest.approx(2.28e9, rel=0.01)
     assert found["out of TransferQueue, 3 times"] == 3 * found["into TransferQueue"]
     # 128 sequences a rank are 3.4 GB, more than it keeps: all of them in each of three passes
-    assert found["frame stores to the trainer, at most"] == 16 * 3 * 128 * 88 * FRAME
+    # once a rank; without keeping anything it would be 3 x 128 x 88 frames
+    assert found["frame stores to the trainer, at most"] == 16 * 128 * 88 * FRAME
 
 
 def test_what_stock_verl_would_move(job: RunSpec) -> None:
@@ -66,21 +66,24 @@ def test_what_stock_verl_would_move(job: RunSpec) -> None:
 
 
 def test_a_rank_fetches_once_what_it_keeps(job: RunSpec) -> None:
-    # 8 questions x 8 rollouts on 16 ranks: 4 sequences each, of as many questions; 88 x 4 frames are 106 MB
+    # 128 sequences of 128 questions on each of 16 ranks: 128 overviews of 64 frames and 128 x 24 called frames, 3.4 GB
+    assert traffic.rank_bytes(job) == (128 * 64 + 128 * 24) * FRAME
+    # 8 questions x 8 rollouts on 16 ranks: 4 sequences each, of as many questions
     small = replace(job, questions=8, rollouts=8)
-    assert traffic.rank_bytes(small) == 2 * 4 * 88 * FRAME  # once by the actor, once by the reference model
-    assert traffic.rank_bytes(replace(small, reference=False, passes=2)) == 4 * 88 * FRAME
+    assert traffic.rank_bytes(small) == 4 * 88 * FRAME
     # on one rank 64 sequences of 8 questions: 8 overviews and 64 x 24 called frames, 617 MB
     alone = replace(small, machines=replace(job.machines, gpus=1))
-    assert traffic.rank_bytes(alone) == 2 * (8 * 64 + 64 * 24) * FRAME
-    # 128 sequences of 16 questions are 1.2 GB: nothing is kept until it is wanted again
-    more = replace(alone, questions=16)
-    assert traffic.rank_bytes(more) == 3 * 128 * 88 * FRAME
+    assert traffic.rank_bytes(alone) == (8 * 64 + 64 * 24) * FRAME
+    # a rank of a node of 32 GiB keeps 1 GiB, and 128 sequences of 16 questions are 1.2 GB: all is wanted anew
+    poor = replace(alone, questions=16, machines=replace(alone.machines, host_bytes=32 * GIB))
+    assert traffic.rank_bytes(poor) == 3 * 128 * 88 * FRAME
 
 
 def test_ranks_that_share_a_sequence_fetch_it_each(job: RunSpec) -> None:
-    shared = replace(job, ulysses=4)
-    assert traffic.rank_bytes(shared) == 4 * traffic.rank_bytes(job)
+    small = replace(job, questions=32)
+    # 32 sequences of 32 questions, shared 128 of 32
+    assert traffic.rank_bytes(small) == 32 * 88 * FRAME
+    assert traffic.rank_bytes(replace(small, ulysses=4)) == (32 * 64 + 128 * 24) * FRAME
 
 
 @given(questions=st.integers(1, 300), rollouts=st.integers(1, 16), gpus=st.sampled_from([1, 4, 8, 16, 64]))
@@ -100,10 +103,9 @@ def test_main_memory_of_a_step(job: RunSpec) -> None:
     assert parts["frames of running episodes"] == 1024 * 88 * FRAME
     assert parts["TransferQueue, and what is fetched of it"] == 2 * 1024 * (15_320 * 72 + 88 * 100)
     assert parts["groups beyond the batch, at most"] == 1024 * (88 * FRAME + 15_320 * 72 + 88 * 100)
-    assert parts["images that the trainer keeps"] == 8 * 2 * GIB  # a node's ranks, actor and reference model
+    assert parts["images that the trainer keeps"] == 8 * 4 * GIB  # a 32nd of the node
     assert parts["engines' processed pictures"] == 8 * 16 * GIB
     assert "groups beyond the batch, at most" not in traffic.host_parts(replace(job, surplus=False))
-    assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
 
 
 def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: RunSpec) -> None:
@@ -168,10 +170,6 @@ def test_an_engine_s_pictures(job: RunSpec) -> None:
     # 16 engines, 8 questions each; vLLM keeps patches in bfloat16
     assert (pictures.holds, pictures.wants) == (16 * GIB // (PATCHES // 2), 8 * (64 + 16 * 24)) == (14_266, 3584)
     assert pictures.bytes == 3584 * PATCHES // 2
-
-
-def test_constants_are_the_trainer_s() -> None:
-    assert traffic.KEPT == KEPT_BYTES
 
 
 def test_a_reference_s_bytes() -> None:

@@ -16,6 +16,7 @@ import ray
 
 from agentic_video.families.registry import family_of
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training.engines.actor import shared_fetcher
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Message, Visual
@@ -92,8 +93,8 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     if references:
         lose_the_store()
     metrics = actor.update(data)
-    timing = ("mfu", "memory", "time", "throughput")
-    fetcher = getattr(actor.worker.actor.engine, "_fetcher", None)
+    timing = ("mfu", "memory", "time", "throughput", "wait")
+    fetcher = shared_fetcher(StoreConfig()) if references else None
     return {
         "engine": type(actor.worker.actor.engine).__name__,
         "log_probs": [item.tolist() for item in before],

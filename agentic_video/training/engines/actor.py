@@ -1,14 +1,16 @@
 """verl's FSDP engine, which makes patches of image references itself.
 
 Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its
-device: a thousandth of what float32 patches would move. Samples of SFT and KTO come with their pixels. A micro-batch's
-clips go through the model as images of several moments: verl's forward would run the vision tower once for images and
-once more for clips, and under FSDP all ranks must run it equally often, whatever their micro-batches hold.
+device, while it computes the micro-batch before: a thousandth of what float32 patches would move. Samples of SFT and
+KTO come with their pixels. A micro-batch's clips go through the model as images of several moments: verl's forward
+would run the vision tower once for images and once more for clips, and under FSDP all ranks must run it equally often,
+whatever their micro-batches hold.
 """
 
+import os
 import random
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from agentic_video.families.base import ModelFamily
 from agentic_video.families.registry import family_of
 from agentic_video.training.engines.checkpoints import CheckpointManager
 from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
+from agentic_video.training.engines.pixels import WAITED, shared_pixels
 from agentic_video.training.inputs.model_inputs import (
     PIXELS,
     Pixels,
@@ -32,21 +35,27 @@ from agentic_video.training.inputs.model_inputs import (
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.inputs.spans import HIDDEN, attention_allowed
 from agentic_video.types.frame import VideoRef
-from agentic_video.video.fetch import FrameFetcher
+from agentic_video.utils.host import memory_limit
+from agentic_video.video.fetch import FrameFetcher, kept_bytes
+from agentic_video.video.store_config import StoreConfig
 
 VENDOR = "agentic_video"
 """Name of this engine in verl's registry (``VERL_ENGINE_VENDOR``)."""
 INPUTS = "multi_modal_inputs"
 """The field of a batch."""
-KEPT_BYTES = 1 << 30
-"""Bytes of images that a rank keeps from micro-batch to micro-batch, and from pass to pass of a step."""
+
+
+@cache
+def shared_fetcher(config: StoreConfig | None) -> FrameFetcher:
+    """This process's, which the actor and the reference model share."""
+    ranks = int(os.environ.get("RAY_LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return FrameFetcher(config, kept_bytes(memory_limit(), ranks))
 
 
 @EngineRegistry.register("language_model", ["fsdp", "fsdp2"], device=["cuda", "npu"], vendor=VENDOR)
 class VideoEngine(FSDPEngineWithLMHead):
     """verl's engine, whose micro-batches may hold references or raw pixels instead of patches."""
 
-    _fetcher: FrameFetcher | None = None
     hidden_probability: float = 0.0
     """Of each batch that is trained on, the chance that it hides what its sequences list as ``HIDDEN`` (SFT)."""
 
@@ -88,9 +97,16 @@ class VideoEngine(FSDPEngineWithLMHead):
             tokens = prepare_means(data, self._gathered(trained_rows(data, rank)), rank)
             loss_function = over_episodes(loss_function, tokens, self.get_data_parallel_size())
         try:
-            return super().train_batch(data, loss_function)
+            output = super().train_batch(data, loss_function)
         finally:
             self._hides = False
+        output["metrics"][WAITED] = [shared_pixels().waited]  # a list, as of micro-batches
+        return output
+
+    def forward_backward_batch(self, *args: Any, **named: Any) -> Any:
+        """See verl's; with the pixels of micro-batches made ahead."""
+        with shared_pixels().one_pass(self._patcher()):
+            return super().forward_backward_batch(*args, **named)
 
     def _gathered(self, part: Any) -> list[Any]:
         """An object of each rank that has rows of its own."""
@@ -121,25 +137,34 @@ class VideoEngine(FSDPEngineWithLMHead):
             model_inputs["attention_mask"] = attention_allowed(listed, mask.shape[-1]).to(mask.device)
         return model_inputs, output_args
 
-    def _with_patches(self, micro_batch: TensorDict) -> TensorDict:
-        processor = self.model_config.processor
+    def _patcher(self) -> Callable[[TensorDict], list[Mapping[str, Any]] | None]:
+        """What makes :func:`patched_inputs` of a micro-batch, in any thread."""
         # the model's own first conversion, here once for each distinct image
         dtype = getattr(self, "_autocast_dtype", torch.float32)
-        sequences = [images for images in sequence_images(micro_batch) if images]
-        if sequences:
-            if self._fetcher is None:
-                self._fetcher = FrameFetcher(sequences[0].store, KEPT_BYTES)
-            refs = [ref for images in sequences for ref in images.images]
-            with ThreadPoolExecutor(1) as thread:  # Ray complains of waiting on the thread of an actor's event loop
-                fetched = thread.submit(self._fetcher.fetch, refs).result()
-            pixels = reference_pixels(processor, sequences, fetched, get_device_id())
-            pixels = {key: converted(some, dtype) for key, some in pixels.items()}
-            micro_batch = with_pixels(family_of(processor), micro_batch, pixels)
-        raw = sequence_inputs(micro_batch)
-        if any(PIXELS in inputs for inputs in raw):
-            made = [with_patches_of_raw(processor, inputs, get_device_id(), dtype) for inputs in raw]
+        processor, device = self.model_config.processor, get_device_id()
+        return lambda micro_batch: patched_inputs(micro_batch, processor, device, dtype)
+
+    def _with_patches(self, micro_batch: TensorDict) -> TensorDict:
+        made = shared_pixels().take(micro_batch, self._patcher())
+        if made is not None:
             micro_batch = with_inputs(micro_batch, made)
-        return in_one_pass(micro_batch, processor)
+        return in_one_pass(micro_batch, self.model_config.processor)
+
+
+def patched_inputs(
+    micro_batch: TensorDict, processor: Any, device: Any, dtype: torch.dtype
+) -> list[Mapping[str, Any]] | None:
+    """Inputs of a micro-batch's sequences with the model's pixels on a device; None if they are as they were."""
+    batch = micro_batch
+    if sequences := [images for images in sequence_images(batch) if images]:
+        refs = [ref for images in sequences for ref in images.images]
+        pixels = reference_pixels(processor, sequences, shared_fetcher(sequences[0].store).fetch(refs), device)
+        pixels = {key: converted(some, dtype) for key, some in pixels.items()}
+        batch = with_pixels(family_of(processor), batch, pixels)
+    inputs = sequence_inputs(batch)
+    if any(PIXELS in one for one in inputs):
+        return [with_patches_of_raw(processor, one, device, dtype) for one in inputs]
+    return None if batch is micro_batch else inputs
 
 
 def freeze_vision(module: Any, merger: bool = True) -> int:

@@ -18,6 +18,7 @@ from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
 from agentic_video.report.format_alarm import FormatAlarm
 from agentic_video.training.engines.checkpoints import newest_checkpoint
+from agentic_video.training.engines.pixels import WAITED
 from agentic_video.training.logs.episode_log import (
     EpisodeWriter,
     StoreMetrics,
@@ -72,6 +73,7 @@ class VideoTrainer(_Base):
         super().__init__(config)
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
+        self.waited = 0.0
         self.watch = CollapseWatch()
         self.format_alarm = FormatAlarm(settings_of(config).log.format_alarm_after)
         self.writer = EpisodeWriter.of(config)
@@ -144,6 +146,8 @@ class VideoTrainer(_Base):
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
+        waited = metrics.pop(f"actor/{WAITED}", self.waited)
+        metrics["perf/wait_pixels_s"], self.waited = waited - self.waited, waited
         episodes = final_extras(batch)
         metrics.update(episode_metrics(episodes))
         metrics.update(group_metrics(episodes, "train", self.group_names))

@@ -70,6 +70,12 @@ VERL_SEAMS = (
     ),
     COLLAPSED,
     Seam(
+        "agentic_video.training.engines.pixels:announced_micro_batches",
+        "verl.workers.engine.fsdp.transformer_impl",
+        {"verl.workers.engine.utils:prepare_micro_batches": "786b212905c6"},
+        "an engine learns of each micro-batch when its turn comes, and its GPU would wait for pixels",
+    ),
+    Seam(
         f"{PATCHES}:required_processor",
         "verl.utils.tokenizer.tokenizer",
         {"verl.utils.tokenizer.tokenizer:hf_processor": "fbfe1894dfe6"},
@@ -176,6 +182,7 @@ OVERRIDES: Mapping[str, str] = {
     "verl.experimental.separation.engine_workers:DetachActorWorker": "b221a0407051",
     "verl.workers.engine.fsdp.transformer_impl:FSDPEngine.initialize": "0264a3806e8b",
     "verl.workers.engine.fsdp.transformer_impl:FSDPEngine._build_lora_module": "52d173ed9ca9",
+    "verl.workers.engine.fsdp.transformer_impl:FSDPEngine.forward_backward_batch": "097af0bab5e6",
     "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithLMHead.prepare_model_inputs": "ef54213906ac",
     "verl.workers.engine.base:BaseEngine.train_batch": "624bdd4d515d",
     "verl.utils.checkpoint.checkpoint_manager:BaseCheckpointManager": "061d71d1375b",

@@ -78,11 +78,12 @@ class GlmRules(GridRules):
 
     @property
     def most_image_tokens(self) -> int:
-        return self.image.max_pixels // self.temporal // self.side**2
+        """See the base; of a square image, for which vLLM reserves room: others have some more."""
+        return isqrt(self.image.max_pixels // self.temporal // self.side**2) ** 2
 
     def most_clip_tokens(self, model_len: int) -> int:
         """See the base; for GLM-4.1V a video of square images that a sequence has room for beside one image."""
-        most, image = super().most_clip_tokens(model_len), isqrt(self.most_image_tokens) ** 2
+        most, image = super().most_clip_tokens(model_len), self.most_image_tokens
         return most if self.decimals else min(most, image * max(1, model_len // image - 1))
 
     def timestamp(self, seconds: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
+from math import isqrt
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,13 @@ class GlmRules(GridRules):
 
     @property
     def most_image_tokens(self) -> int:
-        return self.image.max_pixels // self.temporal // self.side**2
+        """See the base; of a square image, for which vLLM reserves room: others have some more."""
+        return isqrt(self.image.max_pixels // self.temporal // self.side**2) ** 2
+
+    def most_clip_tokens(self, model_len: int) -> int:
+        """See the base; for GLM-4.1V a video of square images that a sequence has room for beside one image."""
+        most, image = super().most_clip_tokens(model_len), self.most_image_tokens
+        return most if self.decimals else min(most, image * max(1, model_len // image - 1))
 
     def timestamp(self, seconds: float) -> str:
         """Text that the model reads after a temporal patch: the time of its first frame."""

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentic_video.families.base import Encode, ProcessorRules
 from agentic_video.families.qwen_vl import QwenVL, layout_seam, modules_of
 from agentic_video.families.qwen_vl_clips import patch_times
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
+from agentic_video.utils.seam import Seam
 
 if TYPE_CHECKING:
     from agentic_video.families.tiny import TinyModels
@@ -21,7 +22,9 @@ class Qwen3VL(QwenVL):
     processor_classes = ("Qwen3VLProcessor",)
     example = "Qwen/Qwen3-VL-8B-Instruct"
     preloaded = modules_of("qwen3_vl")
-    seams = (layout_seam("qwen3_vl", get_vision_bilinear_indices_and_weights="73cd5334bab9"),)
+    seams: ClassVar[tuple[Seam, ...]] = (
+        layout_seam("qwen3_vl", get_vision_bilinear_indices_and_weights="73cd5334bab9"),
+    )
     activations = ActivationBytes(heads=10, block_hidden=20, block_intermediate=6)
     timestamped = True
 

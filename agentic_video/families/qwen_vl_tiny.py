@@ -35,7 +35,7 @@ class TinyQwenVL(TinyModels):
         timestamps: Clips carry their times as text, and the size of all frames together is bounded.
     """
 
-    special_tokens = (
+    special_tokens: ClassVar[tuple[str, ...]] = (
         "<|endoftext|>",
         "<|im_start|>",
         "<|im_end|>",
@@ -69,9 +69,9 @@ class TinyQwenVL(TinyModels):
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Channel means and deviations for pixels from 0 to 1."""
 
-    def image_processor(self, **settings: Any) -> Any:
+    def image_processor(self, *, min_pixels: int, max_pixels: int, **settings: Any) -> Any:
         """The image processor with :attr:`image_settings`."""
-        return Qwen2VLImageProcessor(**settings)
+        return Qwen2VLImageProcessor(min_pixels=min_pixels, max_pixels=max_pixels, **settings)
 
     @property
     def video_processor(self) -> Any:
@@ -370,6 +370,16 @@ class TinyQwen3VL(TinyQwenVL):
     def vision_settings(self, sizes: TinySizes) -> dict[str, Any]:
         own = {"depth": 2, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
         return {**super().vision_settings(sizes), **own}
+
+
+class TinyQwen3VLMoe(TinyQwen3VL):
+    """Tiny Qwen3-VL with experts."""
+
+    classes = ("Qwen3VLMoeConfig", "Qwen3VLMoeForConditionalGeneration", "Qwen3VLProcessor")
+
+    def text_settings(self, half: int) -> dict[str, Any]:
+        own = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
+        return {**super().text_settings(half), **own}
 
 
 class TinyQwen35(TinyQwen3VL):

@@ -17,6 +17,7 @@ from agentic_video.families.qwen2_vl import Qwen2VL
 from agentic_video.families.qwen3_5 import Qwen35
 from agentic_video.families.qwen3_5_moe import Qwen35Moe
 from agentic_video.families.qwen3_vl import Qwen3VL
+from agentic_video.families.qwen3_vl_moe import Qwen3VLMoe
 from agentic_video.utils.errors import one_line
 
 OWN = "AGENTIC_VIDEO_FAMILIES"
@@ -36,7 +37,7 @@ def own_families(named: str) -> Iterator[ModelFamily]:
 
 
 FAMILIES: tuple[ModelFamily, ...] = (
-    *(Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), InternVL(), Glm4v(), Gemma4()),
+    *(Qwen25VL(), Qwen3VL(), Qwen2VL(), Qwen35(), Qwen35Moe(), InternVL(), Glm4v(), Qwen3VLMoe(), Gemma4()),
     *own_families(os.environ.get(OWN, "")),
 )
 FAMILY_OF: Mapping[str, ModelFamily] = {name: family for family in FAMILIES for name in family.model_types}

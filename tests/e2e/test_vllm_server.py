@@ -16,7 +16,7 @@ from agentic_video.types.record import read_records
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from tests.e2e.vllm_engine import vllm_server
 from tests.synthesis.conftest import lines
-from tests.toyworld.conftest import any_checkpoint, tokenizer
+from tests.toyworld.conftest import any_checkpoint, tokenizer, untrained
 
 __all__ = ["any_checkpoint", "tokenizer"]
 
@@ -93,9 +93,20 @@ def test_server_and_engine_generate_the_same_ids(
     assert max(turns) > 1 and all(ids for turns in said["vllm"].values() for ids in turns)
 
 
-def test_a_real_engine(any_checkpoint: Path) -> None:
-    command = [sys.executable, "-m", "tests.e2e.engine", str(any_checkpoint)]
+def check_engine(checkpoint: Path, *checks: str) -> None:
+    command = [sys.executable, "-m", "tests.e2e.engine", str(checkpoint), *checks]
     environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+def test_a_real_engine(any_checkpoint: Path) -> None:
+    check_engine(any_checkpoint)
+
+
+def test_clips_with_glm_4_6v_s_processor(tmp_path: Path) -> None:
+    folder = untrained("glm4v", tmp_path)
+    file = folder / "processor_config.json"
+    file.write_text(file.read_text().replace("Glm4v", "Glm46V"))
+    check_engine(folder, "clips")

@@ -24,6 +24,15 @@ def test_times_by_hand() -> None:
     assert [rules.timestamp(12.96) for rules in (old, new)] == ["12", "13.0 seconds"]
 
 
+def test_room_for_a_clip_by_hand() -> None:
+    """A square image has 78 x 78 tokens at most, as 79 x 79 are more than 6144; a clip 30,000. As vLLM 0.24 counts."""
+    bounds = PixelBudget(12_544, 9_633_792), PixelBudget(12_544, 47_040_000)
+    rules = GlmRules(*bounds, clip_total=True)
+    assert rules.most_image_tokens == 6084
+    assert [rules.most_clip_tokens(length) for length in (4096, 32_768, 65_536)] == [6084, 4 * 6084, 30_000]
+    assert GlmRules(*bounds, clip_total=True, decimals=True).most_clip_tokens(4096) == 30_000
+
+
 def test_each_moment_is_a_picture() -> None:
     assert one_moment(torch.tensor([[2, 4, 6], [1, 2, 2]])).tolist() == [[1, 4, 6], [1, 4, 6], [1, 2, 2]]
 

@@ -20,6 +20,8 @@ from transformers import (
     Qwen3_5MoeForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
 )
 
 from agentic_video.families.registry import family_of
@@ -79,7 +81,14 @@ HYBRID["qwen3_5_moe"] = replace(
         HYBRID["qwen3_5"].text, experts=ExpertShape(count=6, active=2, width=40, shared=56), intermediate=2 * 40 + 56
     ),
 )
-"""The same with linear attention in some decoder layers."""
+HYBRID["qwen3_vl_moe"] = replace(
+    TINY["qwen3_vl"],
+    family="qwen3_vl_moe",
+    text=replace(
+        TINY["qwen3_vl"].text, experts=ExpertShape(count=6, active=2, width=40, shared=0), intermediate=2 * 40
+    ),
+)
+"""The same with linear attention in some decoder layers, or with experts."""
 
 
 def config_of(shape: ModelShape) -> Any:
@@ -146,6 +155,11 @@ def config_of(shape: ModelShape) -> Any:
         return Qwen3_5Config(text_config=texts, vision_config=visions, **ids)
     visions["deepstack_visual_indexes"] = list(range(vision.deepstack))
     visions["num_position_embeddings"] = vision.positions
+    if experts := text.experts:
+        del texts["intermediate_size"]
+        texts |= {"num_experts": experts.count, "num_experts_per_tok": experts.active}
+        texts["moe_intermediate_size"] = experts.width
+        return Qwen3VLMoeConfig(text_config=texts, vision_config=visions, **ids)
     return Qwen3VLConfig(text_config=texts, vision_config=visions, **ids)
 
 
@@ -184,6 +198,7 @@ def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") ->
         "glm4v": Glm4vForConditionalGeneration,
         "qwen3_5": Qwen3_5ForConditionalGeneration,
         "qwen3_5_moe": Qwen3_5MoeForConditionalGeneration,
+        "qwen3_vl_moe": Qwen3VLMoeForConditionalGeneration,
         "internvl": InternVLForConditionalGeneration,
     }
     with torch.device(device):

@@ -18,7 +18,7 @@ from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.rooms import REPOSITORY
 
-NAME = re.compile(r"Qwen/Qwen[0-9.]+-VL-[0-9A-Za-z]+(?:-[A-Za-z]+)*")
+NAME = re.compile(r"Qwen/Qwen[0-9.]+-VL-[0-9A-Za-z]+(?:-[0-9A-Za-z]+)*")
 
 
 def test_every_checkpoint_that_is_named_anywhere_is_there() -> None:

@@ -17,6 +17,7 @@ PARAMETERS = {
     "Qwen/Qwen3.5-9B": 9_409_813_744,
     "Qwen/Qwen3.5-27B": 27_356_728_560,
     "Qwen/Qwen3.5-35B-A3B": 35_107_181_936,
+    "Qwen/Qwen3-VL-30B-A3B-Instruct": 31_070_754_032,
     "zai-org/GLM-4.1V-9B-Thinking": 10_292_777_472,
     "OpenGVLab/InternVL3_5-8B-HF": 8_528_318_464,
 }

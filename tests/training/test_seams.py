@@ -164,10 +164,10 @@ def test_lora_of_the_recipes(family: str) -> None:
     model = get_peft_model(plain, LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=8, **targets))
     trained = draw_adapters(model)
     assert trained and not any("visual" in name for name in trained)
+    mlp = {"glm4v": ("gate_up_proj", "down_proj"), "qwen3_vl_moe": ()}
     linear_attention = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in trained} == {
-        *("q_proj", "k_proj", "v_proj", "o_proj", "down_proj"),
-        *(("gate_up_proj",) if family == "glm4v" else ("gate_proj", "up_proj")),
+        *("q_proj", "k_proj", "v_proj", "o_proj", *mlp.get(family, ("gate_proj", "up_proj", "down_proj"))),
         *(linear_attention if family.startswith("qwen3_5") else ()),
         *(("shared_expert_gate",) if family == "qwen3_5_moe" else ()),
     }

@@ -158,12 +158,17 @@ class _ServerEngine:
         pictures = [await self._pictures.of(frame) for frame in frames]
         written = [self._format.image_ids(frame.width, frame.height)[1] for frame in frames]
         try:
-            places = list(spans(request.prompt_ids, written))
+            starts = [start for start, _ in spans(request.prompt_ids, written)]
         except ValueError as error:
             raise EngineError(str(error)) from error
+        token = self._format.image_token_id  # the server would take ends around the placeholders for some more
+        places = [
+            {"offset": start + ids.index(token), "length": ids.count(token)}
+            for start, ids in zip(starts, written, strict=True)
+        ]
         return {
             "mm_hashes": {"image": [picture.name for picture in pictures]},
-            "mm_placeholders": {"image": [{"offset": start, "length": end - start} for start, end in places]},
+            "mm_placeholders": {"image": places},
             "kwargs_data": {"image": [picture.pixels for picture in pictures]},
         }
 

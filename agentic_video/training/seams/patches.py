@@ -199,13 +199,14 @@ def own_weight_socket(vllm_rollout: ModuleType) -> None:
     vllm_rollout.ServerAdapter.__init__ = __init__
 
 
-def fused_head(fsdp_utils: ModuleType) -> None:
-    """Keep the output head in FSDP2's root unit, which is gathered during the whole pass."""
+def fsdp_units(fsdp_utils: ModuleType) -> None:
+    """Make FSDP2's inner units before outer ones, and keep a fused output head in the root unit, which is gathered
+    during the whole pass."""
     original = fsdp_utils._select_fsdp2_wrap_targets
 
     @wraps(original)
     def _select_fsdp2_wrap_targets(model: Any, *args: Any) -> list[Any]:
-        modules: list[Any] = original(model, *args)
+        modules: list[Any] = original(model, *args)[::-1]  # as it finds them, parents come first
         if not getattr(model, "_verl_fused_kernels_backend", None):
             return modules
         head = model.get_output_embeddings()

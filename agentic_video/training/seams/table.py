@@ -82,10 +82,10 @@ VERL_SEAMS = (
         "a processor that can't be loaded is a warning, and the model is trained on text alone",
     ),
     Seam(
-        f"{PATCHES}:fused_head",
+        f"{PATCHES}:fsdp_units",
         "verl.utils.fsdp_utils",
         {"verl.utils.fsdp_utils:_select_fsdp2_wrap_targets": "f738ec112a90"},
-        "model.use_fused_kernels with FSDP2 multiplies by a shard of an output head that is a unit of its own",
+        "with FSDP2 fused kernels multiply by a shard of the head, and a unit within another isn't gathered (CLIP)",
         "verl-project/verl#6659",
     ),
     Seam(

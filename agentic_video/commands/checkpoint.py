@@ -7,7 +7,7 @@ from typing import Any
 from agentic_video.commands.health import HealthCheck
 from agentic_video.config.compose import compose_recipe, find_recipe
 from agentic_video.config.settings import settings_of
-from agentic_video.families.base import ProcessorRules
+from agentic_video.families.base import ProcessorRules, UnplannedError
 from agentic_video.families.registry import family_of, load_processor
 from agentic_video.planning.pictures import check_rollout_room, fitted_system, opening_pictures
 from agentic_video.planning.shapes import shape_of
@@ -25,10 +25,12 @@ def checkpoint_checks(folder: Path) -> Iterator[HealthCheck]:
     """Check a checkpoint's family, processor and chat template, then each system's first views with them."""
     try:
         shape = shape_of(str(folder))
+        yield HealthCheck("model", f"{shape.family}, {shape.parameters / 1e9:.2f} billion parameters")
+    except UnplannedError as error:
+        yield HealthCheck("model", f"not planned: {one_line(error)}")
     except SetupError as error:
         yield HealthCheck("model", "refused", one_line(error))
         return
-    yield HealthCheck("model", f"{shape.family}, {shape.parameters / 1e9:.2f} billion parameters")
     try:
         processor = load_processor(folder)
         rules = family_of(processor).rules(processor)

@@ -36,6 +36,10 @@ class ProcessorError(ValueError):
     """A processor whose rules can't be read, or that keeps no size of a picture."""
 
 
+class UnplannedError(SetupError):
+    """The planner is asked about a family that tells it nothing."""
+
+
 class UnkeptSizeError(ValueError):
     """A picture that the processor would resize."""
 
@@ -318,8 +322,8 @@ class ModelFamily(ABC):
 
     activations: ClassVar[ActivationBytes]
 
-    def _unplanned(self) -> SetupError:
-        return SetupError(f"the family {self.model_types[0]} tells the planner nothing of its models' sizes")
+    def _unplanned(self) -> UnplannedError:
+        return UnplannedError(f"the family {self.model_types[0]} tells the planner nothing of its models' sizes")
 
     def published_rules(self, facts: Any) -> ProcessorRules:
         """Rules of a published checkpoint, of its facts in ``planning/published_checkpoints.yaml``."""

@@ -25,7 +25,7 @@ def test_a_checkpoint_and_what_each_system_shows_it(folder: Path) -> None:
     checks = found(folder)
     assert list(checks) == ["model", "processor", "chat template", *SYSTEMS]
     assert checks["model"].value.startswith("qwen2_5_vl")
-    assert "multiples of 28" in checks["processor"].value and "<|im_end|>" in checks["chat template"].value
+    assert "tokens of 28 pixels" in checks["processor"].value and "<|im_end|>" in checks["chat template"].value
     # a tiny model's processor keeps at most 56x56 pixels, of which a token has 28x28
     assert "420x224 becomes 56x28" in checks["videozoomer"].value
     assert "56x28" in checks["videobrain"].value  # published with cells of 32 pixels

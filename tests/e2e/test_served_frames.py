@@ -136,6 +136,8 @@ def test_video_o3_s_frames_keep_their_times(frames_as: Any, served: tuple[str, P
     frames become images, each after its time."""
     address, checkpoint = served
     chat_format = ChatFormat.of(AutoProcessor.from_pretrained(checkpoint))
+    if frames_as == "video" and not chat_format.rules.takes_clips:
+        pytest.skip("the family has no clips")
     side = round(chat_format.image_tokens(56, 56) ** 0.5)
     system = VideoO3(
         frames_as=frames_as,
@@ -143,7 +145,7 @@ def test_video_o3_s_frames_keep_their_times(frames_as: Any, served: tuple[str, P
         overview_tokens=24,
         crop_max_frames=4,
         frame_min_tokens=1,
-        frame_max_tokens=4,
+        frame_max_tokens=4 if chat_format.rules.kept(56, 56) == (56, 56) else 1,  # the server would cut a larger one
         size_factor=56 // side if side > 1 else 28,
         stop=(),
     )

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
 from agentic_video.config.unread import check_unread
+from agentic_video.families.base import ModelFamily
 from agentic_video.families.registry import FAMILIES, family_in
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
@@ -79,6 +80,9 @@ PROCESSOR_KEYS = frozenset(
 )
 """Arguments of a processor by which one side would see other pictures than the other."""
 PROCESSOR_ARGUMENTS = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs"
+
+BLIND = "verl's fused forward drops the pictures of"
+"""What a family is refused with that has no fused forward of its own."""
 
 Get = Callable[[str], Any]
 Refused = Callable[[Any], Any]
@@ -332,6 +336,7 @@ def check_verl_features(config: DictConfig) -> None:
         if rule.refused(value := get(rule.key)) and all(counts(get(key)) for key, counts in rule.when.items()):
             raise _refusal(rule.key, rule.reason.replace("{value}", str(value)))
     if plays:
+        _check_fused(get)
         _check_lora(get)
         _check_separate_batch(get)
     check_unread(config)
@@ -414,15 +419,26 @@ def _check_oversampling(get: Get) -> None:
         raise _refusal(key, f"{times} batches are more than a step may play ({GROUPS}.max_num_gen_batches={most})")
 
 
+def _family(get: Get) -> ModelFamily | None:
+    """Family of the model's folder, if it is known."""
+    try:
+        return family_in(Path(str(get(f"{MODEL}.path"))))
+    except InterpolationResolutionError:  # a plan without MODEL_PATH
+        return None
+
+
+def _check_fused(get: Get) -> None:
+    key, family = f"{MODEL}.use_fused_kernels", _family(get)
+    if get(key) and family is not None and not family.fused:
+        raise _refusal(key, f"{BLIND} {family.model_types[0]}; set False")
+
+
 def _check_lora(get: Get) -> None:
     if not get(f"{MODEL}.lora_rank") and get(f"{MODEL}.lora_adapter_path") is None:
         return
     key = f"{MODEL}.exclude_modules"
     pattern = excluded if isinstance(excluded := get(key), str) else ""
-    try:
-        family = family_in(Path(str(get(f"{MODEL}.path"))))
-    except InterpolationResolutionError:  # a plan without MODEL_PATH
-        family = None
+    family = _family(get)
     try:
         spared = any(re.fullmatch(pattern, known.tower_layer) for known in ([family] if family else FAMILIES))
     except re.error as error:

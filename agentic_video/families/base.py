@@ -182,6 +182,8 @@ class ModelFamily(ABC):
     """Name of the vision tower's module."""
     merger: ClassVar[str] = "merger"
     """Part of the names of modules, in the tower or beside it, that make visual tokens of patches."""
+    fused: ClassVar[bool] = False
+    """verl's fused forward of the family takes its pictures; the one for all other models drops them."""
     tower_layer: ClassVar[str]
     """A linear layer in the tower, as Hugging Face names it."""
     preloaded: ClassVar[tuple[str, ...]] = ()

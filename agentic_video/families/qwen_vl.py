@@ -31,6 +31,7 @@ class QwenVL(ModelFamily):
 
     image_token = "<|image_pad|>"
     video_token = "<|video_pad|>"
+    fused = True
     tower_layer = "model.visual.blocks.0.attn.qkv"
     timestamped: ClassVar[bool] = False
 

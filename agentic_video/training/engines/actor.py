@@ -21,6 +21,7 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from agentic_video.config.features import BLIND
 from agentic_video.families.base import ModelFamily
 from agentic_video.families.registry import family_of
 from agentic_video.training.engines.checkpoints import CheckpointManager
@@ -66,6 +67,9 @@ class VideoEngine(FSDPEngineWithLMHead):
 
     def initialize(self) -> None:
         """See verl's; with our manager of checkpoints."""
+        family = family_of(self.model_config.hf_config)
+        if self.model_config.use_fused_kernels and not family.fused:
+            raise ValueError(f"use_fused_kernels: {BLIND} {family.model_types[0]}; set False")
         super().initialize()
         self.checkpoint_manager = CheckpointManager(
             model=self.module,

@@ -328,7 +328,7 @@ class ModelFamily(ABC):
         return UnplannedError(f"the family {self.model_types[0]} tells the planner nothing of its models' sizes")
 
     def published_rules(self, facts: Any) -> ProcessorRules:
-        """Rules of a published checkpoint, of its facts in ``planning/published_checkpoints.yaml``."""
+        """Rules of a published checkpoint, of its facts in ``families/published_checkpoints.yaml``."""
         raise self._unplanned()
 
     def text_shape(self, config: Mapping[str, Any]) -> TextShape:

@@ -12,6 +12,7 @@ import numpy as np
 from agentic_video.families.base import ModelFamily, ProcessorRules
 from agentic_video.families.internvl_sizes import SquareRules, rules_in, rules_of
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
+from agentic_video.utils.errors import SetupError
 from agentic_video.utils.seam import Seam
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class InternVL(ModelFamily):
         options = {"crop_to_patches": False, "return_tensors": "pt", "device": device}
         made = processor.image_processor(images=tensors, **options)["pixel_values"]
         return {key: {"pixel_values": one[None]} for key, one in zip(images, made, strict=True)}
+
+    def text_shape(self, config: Mapping[str, Any]) -> TextShape:
+        kind = config["text_config"].get("model_type", "qwen2")
+        if kind != "qwen3":
+            raise SetupError(f"the planner knows InternVL with qwen3's text, not with {kind}'s")
+        return super().text_shape(config)
 
     def vision_shape(self, config: Mapping[str, Any]) -> VisionShape:
         vision = config["vision_config"]

@@ -12,7 +12,7 @@ from agentic_video.families.base import ProcessorError, ProcessorRules
 from agentic_video.families.registry import FAMILY_OF, family_of, rules_in
 from agentic_video.utils.errors import SetupError, one_line
 
-PUBLISHED = Path(__file__).with_name("published_checkpoints.yaml")
+PUBLISHED = Path(__file__).parents[1] / "families" / "published_checkpoints.yaml"
 
 
 @dataclass(frozen=True)

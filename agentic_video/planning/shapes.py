@@ -14,7 +14,7 @@ from agentic_video.families.registry import family_of
 from agentic_video.families.shapes import TextShape, VisionShape
 from agentic_video.utils.errors import SetupError, did_you_mean, one_line
 
-PUBLISHED = Path(__file__).with_name("shapes.yaml")
+PUBLISHED = Path(__file__).parents[1] / "families" / "shapes.yaml"
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ def main() -> None:
     processor = AutoProcessor.from_pretrained(model)
     processor.config = AutoConfig.from_pretrained(model)
     batches = micro_batches(make_video(options.out / "video.mp4"), options.micro_batches)
+    measured(batches, processor, 0.0, ahead=False)  # as after rollouts, the store has the frames
     rows = [row for kind in (False, True) for row in measured(batches, processor, options.compute, ahead=kind)]
     (options.out / "pixels.json").write_text(json.dumps(rows, indent=2))
     print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))

@@ -101,7 +101,7 @@ def build_tokenizer(
         pad_token=tiny.pad,
         bos_token=tiny.bos,
         extra_special_tokens=[token for token in tiny.special_tokens if token not in named],
-        model_specific_special_tokens=dict(tiny.named_tokens),
+        **({"model_specific_special_tokens": dict(tiny.named_tokens)} if tiny.named_tokens else {}),
         chat_template=tiny.chat_template,
         clean_up_tokenization_spaces=False,
         model_max_length=4096,

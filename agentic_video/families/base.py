@@ -157,6 +157,24 @@ class ProcessorRules(ABC):
             )
 
 
+def kept_tensors(
+    rules: ProcessorRules, images: Mapping[str, np.ndarray], clips: Mapping[str, Any], device: Any
+) -> "list[torch.Tensor]":
+    """Images as tensors (3, height, width) on a device, for a family without clips.
+
+    Raises:
+        UnkeptSizeError: The processor would resize one.
+        ProcessorError: There are clips.
+    """
+    import torch
+
+    for image in images.values():
+        rules.require_kept(image.shape[1], image.shape[0])
+    for frames in clips.values():
+        rules.resized(0, 0, len(frames))
+    return [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
+
+
 class ModelFamily(ABC):
     """A family of models: how it writes pictures and turns as ids, where tokens are, how frames become pixel values.
 

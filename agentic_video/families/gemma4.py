@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentic_video.families.base import ModelFamily, ProcessorError, ProcessorRules
+from agentic_video.families.base import ModelFamily, ProcessorError, ProcessorRules, kept_tensors
 from agentic_video.families.files import read_values
 from agentic_video.families.gemma4_sizes import BudgetRules, rules_in, rules_of
 from agentic_video.families.text_only import run_tower_always
@@ -62,16 +62,9 @@ class Gemma4(ModelFamily):
         clips: Mapping[str, Sequence[np.ndarray] | np.ndarray],
         device: Any = "cpu",
     ) -> "dict[str, dict[str, torch.Tensor]]":
-        import torch
-
-        rules = rules_of(processor)
-        for image in images.values():
-            rules.require_kept(image.shape[1], image.shape[0])
-        for frames in clips.values():
-            rules.resized(0, 0, len(frames))
-        if not images:
+        tensors = kept_tensors(rules_of(processor), images, clips, device)
+        if not tensors:
             return {}
-        tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
         made = processor.image_processor(images=tensors, return_tensors="pt", device=device)
         names = ("pixel_values", "image_position_ids")
         rows = zip(*(made[name].split(1) for name in names), strict=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentic_video.families.base import ModelFamily, ProcessorRules
+from agentic_video.families.base import ModelFamily, ProcessorRules, kept_tensors
 from agentic_video.families.internvl_sizes import SquareRules, rules_in, rules_of
 from agentic_video.families.shapes import ActivationBytes, TextShape, VisionShape
 from agentic_video.utils.errors import SetupError
@@ -64,16 +64,9 @@ class InternVL(ModelFamily):
         clips: Mapping[str, Sequence[np.ndarray] | np.ndarray],
         device: Any = "cpu",
     ) -> "dict[str, dict[str, torch.Tensor]]":
-        import torch
-
-        rules = rules_of(processor)
-        for image in images.values():
-            rules.require_kept(image.shape[1], image.shape[0])
-        for frames in clips.values():
-            rules.resized(0, 0, len(frames))
-        if not images:
+        tensors = kept_tensors(rules_of(processor), images, clips, device)
+        if not tensors:
             return {}
-        tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
         options = {"crop_to_patches": False, "return_tensors": "pt", "device": device}
         made = processor.image_processor(images=tensors, **options)["pixel_values"]
         return {key: {"pixel_values": one[None]} for key, one in zip(images, made, strict=True)}

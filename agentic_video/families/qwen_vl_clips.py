@@ -70,8 +70,3 @@ def timed_positions(
         start = int(pieces[-1].max()) + 1
     pieces.append(np.tile(np.arange(start, start + len(ids) - at), (3, 1)))
     return np.concatenate(pieces, 1)
-
-
-def timestamp(seconds: float) -> str:
-    """Text that Qwen3-VL reads before a temporal patch."""
-    return f"<{seconds:.1f} seconds>"

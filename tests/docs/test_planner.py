@@ -31,7 +31,7 @@ SHORT = rf"^\| (?:{'|'.join(TITLES.values())}) \|.*\|$"
 
 
 def cells(name: str, of: str, *plans: Plan, pixels: bool = False) -> str:
-    """A row: GiB of each phase, sequences, of papers bytes of pixels and seconds, main memory, verdict, of each plan."""
+    """A row of each plan: GiB of phases, sequences, of papers bytes of pixels and seconds, main memory, verdict."""
 
     def each(values: Iterator[str]) -> str:
         return ", ".join(dict.fromkeys(values))

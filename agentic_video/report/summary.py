@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
+from agentic_video.report.failures import failures_text
 from agentic_video.report.format_alarm import alarms_of
 from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
 from agentic_video.report.metrics import load_metrics, series, usable
@@ -299,6 +300,7 @@ def write_summary(folder: Path) -> str:
             *([name, f"{start:.3f}", f"{end:.3f}"] for name, (start, end) in means.items()),
         ),
         *_listed("Signs of collapse at the end:", [f"{sign.text}." for sign in signs_of(metrics)]),
+        *_listed("Groups that failed and were replaced, by video:", failures_text(folder / "episodes")),
         *_listed("Alarms of the first episodes:", [f"{text}." for text in alarms_of(metrics)]),
         _table(
             ["check", "value"],

@@ -128,6 +128,10 @@ class VideoIndex:
             last = key
         return ranges
 
+    def decoded_pixels(self, wanted: Sequence[int]) -> int:
+        """Pixels of the pictures that must be decoded for these frames (ascending, distinct, within the video)."""
+        return sum(packets for _, packets in self.decode_ranges(wanted)) * self.info.width * self.info.height
+
     def split_work(self, wanted: Sequence[int], most: int, least: int) -> list[list[int]]:
         """Split frames (ascending, distinct) into parts that take about as long to decode, none sharing a keyframe.
 

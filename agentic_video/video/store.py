@@ -1,8 +1,8 @@
 """A bounded store of decoded frames, shared by all requests of one process.
 
 Work runs on the store's own threads. The time limit of a request counts from the moment a thread starts it, so that a
-busy machine delays requests but does not fail them. A decoder that hangs beyond the limit (a dead network disk, say)
-is replaced by a fresh thread, and its video is refused until it returns.
+busy machine delays requests but does not fail them, and grows with what is to be read and decoded. A decoder that hangs
+beyond the limit (a dead network disk, say) is replaced by a fresh thread, and its video is refused until it returns.
 """
 
 import asyncio
@@ -26,7 +26,13 @@ from agentic_video.video.damage import nearest_readable, runs, too_damaged
 from agentic_video.video.decoders import DecoderPool
 from agentic_video.video.errors import VideoError, raise_video_error
 from agentic_video.video.index import VideoIndex, VideoInfo
-from agentic_video.video.limits import coded_pixels, max_unconverted
+from agentic_video.video.limits import (
+    DECODED_PIXELS_A_SECOND,
+    MOST_TIMES_LIMIT,
+    OPENED_BYTES_A_SECOND,
+    coded_pixels,
+    max_unconverted,
+)
 from agentic_video.video.reader import RgbConverter, VideoReader
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
@@ -233,6 +239,7 @@ class FrameStore:
             if video in self._pending:
                 return self._pending[video]
             self._claim(job, video)
+        self._allow(job, video.size / OPENED_BYTES_A_SECOND)
         started = time.monotonic()
         try:
             index = self._decoders.index(job, video)
@@ -249,6 +256,9 @@ class FrameStore:
             self._indexes[video] = index
         self._settle(job, video, index)
         return index
+
+    def _allow(self, job: DecodeJob, seconds: float) -> None:
+        job.allow(min(seconds, MOST_TIMES_LIMIT * self._config.time_limit))
 
     def _load(self, job: DecodeJob, batch: _FrameBatch) -> dict[int | None, Future[Any]]:
         """Find or decode what a batch lacks; returns the futures of what others are decoding."""
@@ -344,7 +354,7 @@ class FrameStore:
         self, job: DecodeJob, batch: _FrameBatch, video: VideoIdentity, index: VideoIndex, own: list[int]
     ) -> tuple[list[int], dict[int | None, Future[Any]]]:
         """Give idle decoders a part of a job's claims."""
-        if not batch.shared or any(not 0 <= number < index.info.num_frames for number in own):
+        if not batch.shared or not _within(index, own):
             return own, {}
         decoders = min(self._workers.idle() + 1, self._cpus)
         kept, *others = index.split_work(own, decoders, _SPLIT_COST)
@@ -381,6 +391,8 @@ class FrameStore:
         with self._lock:
             known = self._damage.get(video)
             shown = {number: number if known is None else known.replaced.get(number, number) for number in own}
+        if _within(index, own):
+            self._allow(job, index.decoded_pixels(sorted(set(shown.values()))) / DECODED_PIXELS_A_SECOND)
         with self._decoders.reader(job, video, index) as reader:
             started = time.monotonic()
             try:
@@ -514,6 +526,10 @@ class FrameStore:
         # It may be called before _on_stuck: the count is negative then.
         with self._lock:
             self._stuck[job.path] -= 1
+
+
+def _within(index: VideoIndex, numbers: Sequence[int]) -> bool:
+    return all(0 <= number < index.info.num_frames for number in numbers)
 
 
 def _batch_of(request: FrameRequest, numbers: Sequence[int]) -> _FrameBatch:

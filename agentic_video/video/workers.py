@@ -42,6 +42,11 @@ class DecodeJob:
     held: int = 0
     """Bytes reserved for it."""
 
+    def allow(self, seconds: float) -> None:
+        """Give it more time than its limit: what is to be done turns out to be large."""
+        self.limit += seconds
+        self.end += seconds
+
     def time_left(self) -> float:
         """Seconds before the time limit, always above 0."""
         return max(self.end - time.monotonic(), 1e-6)

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+import transfer_queue
 from PIL import Image
 from verl.experimental.agent_loop import agent_loop
 from verl.utils.tensordict_utils import get_tensordict
 
 from agentic_video.report.held_out import GREEDY
+from agentic_video.rollout.policy import EngineError
 from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
 from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopWorker, turns
+from agentic_video.training.loop.outputs import FAILURE
 from agentic_video.types.action import Answer
 from agentic_video.types.frame import Frame, Origin
 from agentic_video.types.row import VideoQA
@@ -48,6 +51,28 @@ def test_our_loop_is_run_as_verl_runs_it(validate: bool, checkpoint: Path, monke
     )
     assert ours[1:] == verls[1:] == (validate, {"uid": "7", "session_id": 2, VALIDATE: validate})
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(("validate", "partition"), [(True, "val"), (False, "train")])
+def test_what_made_a_group_fail_is_in_its_tag(
+    validate: bool, partition: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(self: Any, sampling_params: Any, **row: Any) -> Any:
+        raise EngineError("row q: /v.mp4: decoding took\n too long")
+
+    puts: list[dict[str, Any]] = []
+
+    async def put(**arguments: Any) -> None:
+        puts.append(arguments)
+
+    monkeypatch.setattr(VideoAgentLoop, "run", run)
+    monkeypatch.setattr(transfer_queue, "async_kv_put", put)
+    worker = make_worker(monkeypatch, checkpoint)
+    row = {"uid": "7", "video_qa": {"id": "q", "video": "/v.mp4"}}
+    with pytest.raises(EngineError):
+        asyncio.run(worker._run_agent_loop({}, {"validate": validate}, agent_name=AGENT_NAME, **row))
+    failure = {"row": "q", "video": "/v.mp4", "error": "row q: /v.mp4: decoding took too long"}
+    assert puts == [{"key": "7", "partition_id": partition, "tag": {FAILURE: failure}}]
 
 
 def test_a_greedy_row_is_played_greedily(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import transfer_queue
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.collapse import WARNING
+from agentic_video.report.failures import failures_text
 from agentic_video.report.held_out import HeldOutScore, read_scores
 from agentic_video.training.engines.vllm_images import ImageStats
 from agentic_video.training.logs import episode_log
@@ -107,6 +108,17 @@ def test_an_episode_that_cannot_be_written_is_reported(tmp_path: Path, capsys: p
     assert record.rewards["acc"] == 0.5
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{WARNING} step 7: 2 of 3 ") and "turns[0].observation[0].time" in line
+
+
+def test_failures_are_reported_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = EpisodeWriter.of(writer_config(str(tmp_path)))
+    writer.write_failures(3, [])
+    assert not list(tmp_path.iterdir()) and not capsys.readouterr().out
+    writer.write_failures(3, [{"row": "q7", "video": "/v.mp4", "error": "engine_error"}, {}])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{WARNING} step 3: 2 ") and "q7" in line
+    assert any("/v.mp4" in text for text in failures_text(tmp_path))
+    EpisodeWriter.of(writer_config("")).write_failures(3, [{}])
 
 
 def test_a_validation_s_scores_are_written(tmp_path: Path) -> None:

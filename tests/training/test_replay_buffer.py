@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
-from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.outputs import FAILURE, REWARDS
 from agentic_video.training.ppo import replay_buffer
 from agentic_video.training.ppo.replay_buffer import extended
 from tests.training.test_trainer import make_trainer
@@ -55,7 +55,7 @@ class DictQueue:
         for uid, step in self.groups.items():
             over, rewards = self._looked > self._over_at[uid], self.rewards[uid]
             status = ("finished" if rewards else "failure") if over else "running"
-            tags[uid] = {"is_prompt": True, "global_steps": step, "status": status}
+            tags[uid] = {"is_prompt": True, "global_steps": step, "status": status, FAILURE: {"row": uid}}
             tags |= {f"{uid}_{number}_0": {} for number in range(len(rewards) if over else 0)}
         return {"train": tags}
 
@@ -200,6 +200,17 @@ def test_a_trainer_s_buffer_has_the_limit(
     # as it was set, for whoever reads it
     assert trainer.config.algorithm.filter_groups.max_num_gen_batches == (expected or 0) // 4
     assert not caplog.records
+
+
+@KINDS
+def test_what_made_groups_fail_is_known_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = DictQueue(lambda number: [] if number < 2 else [0.0, number], monkeypatch)
+    buffer = buffer_of(kind, played, max_batches=3)
+    buffer.sync_refill_failed_groups = True
+    played.begin(1, BATCH + 2)
+    sampled(buffer, 1)
+    assert [lost["row"] for lost in buffer.take_lost()] == ["0000", "0001"]
+    assert not buffer.take_lost()
 
 
 def test_a_group_that_failed_in_part_is_replaced() -> None:

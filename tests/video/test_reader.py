@@ -94,6 +94,13 @@ def test_frames_are_grouped_by_keyframe(index: VideoIndex) -> None:
     assert costs[:2] == [1, 1] and 9 <= costs[2] <= 12  # frame 47 is the last of its 12, B frames aside
 
 
+def test_pixels_to_decode(index: VideoIndex) -> None:
+    picture = index.info.width * index.info.height
+    assert index.decoded_pixels([]) == 0
+    assert index.decoded_pixels([0, 12, 24]) == 3 * picture  # keyframes
+    assert 10 * picture <= index.decoded_pixels([0, 47]) <= 13 * picture
+
+
 def test_little_work_is_not_split(index: VideoIndex) -> None:
     assert index.split_work([0, 30, 59], 1, 1) == [[0, 30, 59]]
     assert index.split_work([0, 30, 59], 4, 1000) == [[0, 30, 59]]

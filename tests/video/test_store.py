@@ -414,6 +414,30 @@ def test_waiting_for_memory_does_not_count_towards_the_time_limit(video: Video) 
     assert caught.value.reason == "machine" and store.stats().errors == 0
 
 
+@pytest.mark.parametrize(("rate", "most", "fits"), [(1e9, 20, False), (1.0, 20, True), (1.0, 1, False)])
+def test_the_time_limit_grows_with_the_pixels_to_decode(
+    video: Video, monkeypatch: pytest.MonkeyPatch, rate: float, most: int, fits: bool
+) -> None:
+    iter_decoded = PyavReader.iter_decoded
+
+    def slow(self: PyavReader, *arguments: Any) -> Iterator[tuple[int, RgbConverter]]:
+        for picture in iter_decoded(self, *arguments):
+            time.sleep(0.3)
+            yield picture
+
+    monkeypatch.setattr(PyavReader, "iter_decoded", slow)
+    monkeypatch.setattr(store_module, "DECODED_PIXELS_A_SECOND", rate)
+    monkeypatch.setattr(store_module, "MOST_TIMES_LIMIT", most)
+    store, path = FrameStore(StoreConfig(time_limit=0.5)), video("h264_b_frames")
+    store.probe(path)
+    if fits:
+        assert len(store.frames(path, range(12))) == 12
+        return
+    with pytest.raises(VideoError) as caught:
+        store.frames(path, range(12))
+    assert caught.value.reason == "timeout"
+
+
 def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_memory(*_: object) -> np.ndarray:
         raise MemoryError

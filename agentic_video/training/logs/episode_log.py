@@ -1,5 +1,6 @@
 """Figures and records of finished episodes: verl's ``extra_fields`` of scored outputs (``VideoAgentLoop``)."""
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agentic_video.report.collapse import WARNING
+from agentic_video.report.failures import FAILED
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.logs.metrics import rates_since
 from agentic_video.training.loop.agent_loop import FINAL_OUTPUT
@@ -33,6 +35,7 @@ from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import one_line
+from agentic_video.utils.workdir import write_whole
 from agentic_video.video.node_store import all_store_stats
 from agentic_video.video.retrieval.node_retriever import all_retrieval_stats
 
@@ -151,6 +154,18 @@ class EpisodeWriter:
         if problems:
             missing = f"{len(problems)} of {len(chosen)} episodes are not in the episode log"
             print(f"{WARNING} step {step}: {missing}; the first: {problems[0]}", flush=True)
+
+    def write_failures(self, step: int, failures: Sequence[Mapping[str, Any]]) -> None:
+        """Report and write what made groups of a step fail."""
+        if not failures:
+            return
+        first = {"row": "?", "error": "see log.txt", **failures[0]}
+        what = f"{len(failures)} groups failed and were replaced; the first: row {first['row']}: {first['error']}"
+        print(f"{WARNING} step {step}: {what}", flush=True)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lines = [json.dumps(failure) for failure in failures]
+            write_whole(self.folder / f"{FAILED}{step:06d}.jsonl", ["\n".join(lines) + "\n"])
 
     def write_validation(self, step: int, episodes: Sequence[Episode]) -> None:
         """Write the scores of a validation after a step, so that two can be compared question by question."""

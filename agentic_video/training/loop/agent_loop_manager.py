@@ -27,11 +27,13 @@ from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
-from agentic_video.training.loop.outputs import UNTRAINED, key_of
+from agentic_video.training.loop.outputs import FAILURE, UNTRAINED, key_of
 from agentic_video.training.loop.reward_manager import while_answering
 from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import one_line
 
+MAX_ERROR_CHARS = 500
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
 INPUTS = "inputs"
@@ -82,8 +84,14 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         del kwargs["agent_name"]
         kwargs.pop("trace", None)
         agent_loop = VideoAgentLoop(DictConfigWrap(self.config), self.llm_client, self.tokenizer, self.processor)
-        output = await agent_loop.run(sampling_params, **kwargs)
-        return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
+        try:
+            output = await agent_loop.run(sampling_params, **kwargs)
+            return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
+        except Exception as error:
+            row, partition = kwargs["video_qa"], "val" if trajectory["validate"] else "train"
+            failure = {"row": row["id"], "video": row["video"], "error": one_line(error)[:MAX_ERROR_CHARS]}
+            await tq.async_kv_put(key=kwargs["uid"], partition_id=partition, tag={FAILURE: failure})
+            raise
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
         outputs = output if isinstance(output, list) else [output]

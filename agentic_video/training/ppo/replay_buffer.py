@@ -8,14 +8,16 @@ import os
 import statistics
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+import transfer_queue as tq
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from agentic_video.training.loop.outputs import REWARD_KEY, rewards_of, rollout_of
+from agentic_video.training.loop.outputs import FAILURE, REWARD_KEY, rewards_of, rollout_of
 from agentic_video.training.ppo.untrained import reclassify
 from agentic_video.utils.errors import CANNOT_CONTINUE
 
@@ -70,6 +72,12 @@ class _GroupPolicy(_Base):
     step_limit: StepLimit | None = None
     _failures: tuple[set[str], set[str], int] = (set(), set(), 0)
     _progress: tuple[Any, float] = (None, 0.0)
+    _lost: tuple[Mapping[str, Any], ...] = ()
+
+    def take_lost(self) -> Sequence[Mapping[str, Any]]:
+        """What made groups fail (:data:`FAILURE`) since the last call."""
+        lost, self._lost = self._lost, ()
+        return lost
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Reasons:
         reasons: Reasons = super()._terminal_eviction_reasons(global_steps, partition_id)
@@ -109,6 +117,9 @@ class _GroupPolicy(_Base):
         return stale, alike - kept, failed, counts - Counter(classified[uid] for uid in kept)
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Reasons) -> Any:
+        if lost := eviction_reasons[2]:
+            tags = (tq.kv_list() or {}).get(partition_id, {})
+            self._lost += tuple(tags.get(uid, {}).get(FAILURE, {}) for uid in sorted(lost))
         evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         if partition_id != "val" and self.step_limit is not None:
             limit = self.step_limit.at(global_steps)

@@ -170,6 +170,8 @@ class VideoTrainer(_Base):
         for warning in [*new, *filter(None, [text])]:
             print(f"{WARNING} step {self.global_steps}: {warning}", flush=True)
         self.writer.write(self.global_steps, episodes)
+        # a sampler of one's own keeps none
+        self.writer.write_failures(self.global_steps, getattr(self.replay_buffer, "take_lost", tuple)())
 
     def _validate(self) -> dict[str, float]:
         with watched_validation(self) as episodes:

@@ -45,13 +45,6 @@ class Depth:
 
 
 @dataclass(frozen=True)
-class ActorResult:
-    """Result of a cell ``actor``."""
-
-    depths: Annotated[list[Depth], Field(min_length=1)]
-
-
-@dataclass(frozen=True)
 class Turn:
     """A turn of parallel episodes; ``old_tokens`` are those before it."""
 
@@ -63,27 +56,18 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class VllmResult:
-    """Result of a cell ``vllm``."""
-
-    turns: Annotated[list[Turn], Field(min_length=2)]
-
-
-@dataclass(frozen=True)
 class Batch:
     """Frames of a retrieval encoder."""
 
     frames_per_second: Above0
 
 
-@dataclass(frozen=True)
-class EncoderResult:
-    """Result of a cell ``encoder``."""
-
-    batches: Annotated[list[Batch], Field(min_length=1)]
-
-
-RESULTS: Mapping[str, type[Any]] = {"actor": ActorResult, "vllm": VllmResult, "encoder": EncoderResult}
+RESULTS: Mapping[str, tuple[str, Any]] = {
+    "actor": ("depths", Annotated[list[Depth], Field(min_length=1)]),
+    "vllm": ("turns", Annotated[list[Turn], Field(min_length=2)]),
+    "encoder": ("batches", Annotated[list[Batch], Field(min_length=1)]),
+}
+"""By group of cells: the key of a result, and its type."""
 
 
 @dataclass(frozen=True)
@@ -161,33 +145,26 @@ def calibrated(results: Any, place: str, rates: Rates) -> Rates:
         if not isinstance(results, dict) or not isinstance(results.get(key), dict):
             raise SetupError(f"{place}: {key}: must be as benchmarks/gpu/run.py writes them")
     name = str(results["facts"].get("name", "a GPU"))
-    sizes = {known: size for known, size in shipped()["memory"].items() if known in name}
-    for known, size in sizes.items():
-        rates = replace(rates, memory=Rate(size, "guessed", f"{known}'s data sheet"))
+    for known, size in shipped()["memory"].items():
+        if known in name:
+            rates = replace(rates, memory=Rate(size, "guessed", f"{known}'s data sheet"))
     found: dict[str, Rate] = {}
-    for cell, group, parameters, result in _cells(results["cells"], place):
-        key = f"{place}: cells.{cell}.result"
-        source = f"{cell}, {name}"
-        if group == "actor" and not parameters.lora_rank and len(result.depths) > 1:
-            small, large = result.depths[0], result.depths[-1]
-            one, two = actor_work(parameters, small), actor_work(parameters, large)
-            moved = (two.bytes - one.bytes) / rates.memory.value
-            taken = large.seconds - small.seconds - moved
-            if taken <= 0 or two.decoder <= one.decoder:
-                raise SetupError(f"{key}.depths: seconds don't grow with layers")
-            found["decoder"] = Rate((two.decoder - one.decoder) / taken, "measured", source)
-            left = small.seconds - one.decoder / found["decoder"].value - one.bytes / rates.memory.value
-            if left <= 0:
-                raise SetupError(f"{key}.depths: nothing is left of {small.seconds:g} s for the vision tower")
-            found["tower"] = Rate(one.tower / left, "measured", source)
+    for cell, group, parameters, rows in _cells(results["cells"], place):
+        key, source = f"{place}: cells.{cell}.result", f"{cell}, {name}"
+        if group == "actor" and not parameters.lora_rank and len(rows) > 1:
+            one, two = (actor_work(parameters, depth) for depth in (rows[0], rows[-1]))
+            taken = rows[-1].seconds - rows[0].seconds - (two.bytes - one.bytes) / rates.memory.value
+            more, problem = two.decoder - one.decoder, f"{key}.depths: seconds don't grow with layers"
+            found["decoder"] = _measured(more, taken, source, problem)
+            rest = one.decoder / found["decoder"].value + one.bytes / rates.memory.value
+            problem = f"{key}.depths[0].seconds: the decoder alone takes {rest:.2g}"
+            found["tower"] = _measured(one.tower, rows[0].seconds - rest, source, problem)
         elif group == "vllm":
-            operations, read = turn_work(parameters, result.turns, 0)
-            left = result.turns[0].slowest - read / rates.memory.value
-            if left <= 0:
-                raise SetupError(f"{key}.turns[0].slowest: shorter than its replies can take")
-            found["engine"] = Rate(operations / left, "measured", source)
+            operations, read = turn_work(parameters, rows, 0)
+            problem = f"{key}.turns[0].slowest: shorter than its replies can take"
+            found["engine"] = _measured(operations, rows[0].slowest - read / rates.memory.value, source, problem)
         elif group == "encoder" and parameters.model in shipped()["encoders"]:
-            best = max(batch.frames_per_second for batch in result.batches)
+            best = max(batch.frames_per_second for batch in rows)
             found["encoder"] = Rate(best * encoder_operations(parameters.model), "measured", source)
     if not found:
         raise SetupError(
@@ -196,26 +173,31 @@ def calibrated(results: Any, place: str, rates: Rates) -> Rates:
     return replace(rates, **found)
 
 
+def _measured(amount: float, seconds: float, source: str, problem: str) -> Rate:
+    if amount <= 0 or seconds <= 0:
+        raise SetupError(problem)
+    return Rate(amount / seconds, "measured", source)
+
+
 def _cells(cells: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Parameters, Any]]:
-    """(name, group, parameters, result) of the cells that rates come from."""
+    """(name, group, parameters, rows of the result) of the cells that rates come from."""
     for name, entry in cells.items():
         group = name.partition("-")[0]
         if group not in RESULTS or not isinstance(entry, dict) or entry.get("state") != "passed":
             continue
-        try:
-            parameters = _checked(Parameters, entry.get("parameters"), "parameters")
-            if group == "encoder" or _published(parameters.model):
-                yield name, group, parameters, _checked(RESULTS[group], entry.get("result"), "result")
-        except ValueError as error:
-            raise SetupError(f"{place}: cells.{name}.{error}") from None
+        parameters = _checked(Parameters, entry.get("parameters"), f"{place}: cells.{name}.parameters")
+        if group == "encoder" or _published(parameters.model):
+            key, kind = RESULTS[group]
+            rows = entry["result"].get(key) if isinstance(entry.get("result"), dict) else None
+            yield name, group, parameters, _checked(kind, rows, f"{place}: cells.{name}.result.{key}")
 
 
-def _checked(kind: type[Any], values: Any, where: str) -> Any:
+def _checked(kind: Any, values: Any, where: str) -> Any:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         key, problem = first_problem(error)
-        raise ValueError(f"{where}{key and '.'}{key}: {problem}") from None
+        raise SetupError(f"{where}{'' if key.startswith('[') or not key else '.'}{key}: {problem}") from None
 
 
 def _published(model: str) -> bool:

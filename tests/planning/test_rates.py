@@ -93,7 +93,7 @@ def test_what_can_t_be_used_is_named_in_one_line(tmp_path: Path) -> None:
     refused({"actor-x": actor(2.0, 2.5, lora_rank=8), "vllm-x": cell(SEVEN, None, "failed")}, "cells")
     refused({"actor-tiny": actor(2.0, 2.5, model="tiny")}, "cells")
     refused({"actor-x": actor(2.5, 2.0)}, "cells.actor-x.result.depths", "layers")
-    refused({"actor-x": actor(2.0, 60.0)}, "cells.actor-x.result.depths", "vision tower")
+    refused({"actor-x": actor(2.0, 60.0)}, "cells.actor-x.result.depths[0].seconds", "decoder")
     broken = actor(2.0, 2.5)
     del broken["result"]["depths"][1]["seconds"]
     refused({"actor-x": broken}, "cells.actor-x.result.depths[1].seconds", "missing")

@@ -28,7 +28,7 @@ FRAME = (448, 224)
 class Parameters:
     """Parameters of a cell."""
 
-    model: str
+    model: str = ""
     fused: bool = False
     lora_rank: Natural = 0
     episodes: Positive = 1
@@ -66,6 +66,7 @@ RESULTS: Mapping[str, tuple[str, Any]] = {
     "actor": ("depths", Annotated[list[Depth], Field(min_length=1)]),
     "vllm": ("turns", Annotated[list[Turn], Field(min_length=2)]),
     "encoder": ("batches", Annotated[list[Batch], Field(min_length=1)]),
+    "toyworld": ("step_seconds", Annotated[list[Above0], Field(min_length=2)]),
 }
 """By group of cells: the key of a result, and its type."""
 
@@ -82,7 +83,7 @@ class Rate:
 @dataclass(frozen=True)
 class Rates:
     """Rates of a GPU: of :class:`Work`'s parts in an update, of prompts in an engine, of a retrieval encoder, of copies
-    to main memory, and of weights to engines."""
+    to main memory, of weights to engines, and of steps of a tiny model."""
 
     decoder: Rate
     tower: Rate
@@ -91,6 +92,7 @@ class Rates:
     encoder: Rate
     host: Rate
     weights: Rate
+    steps: Rate
 
     def seconds(self, work: Work) -> float:
         """Seconds of an update's work on one GPU."""
@@ -118,8 +120,10 @@ def shipped_rates() -> Rates:
         encoder=Rate(guessed["encoder"], "guessed", "three fifths of an H100's float32"),
         host=Rate(guessed["host"], "guessed", "a third of PCIe 5"),
         weights=Rate(guessed["weights"], "guessed", "assumed"),
+        steps=unknown,
     )
-    return replace(calibrated(facts["runs"][0], str(SHIPPED), rates), memory=rates.memory)
+    first, second = (calibrated(run, str(SHIPPED), rates) for run in facts["runs"])
+    return replace(first, memory=rates.memory, steps=second.steps)
 
 
 def rates_in(path: Path) -> Rates:
@@ -139,7 +143,7 @@ def calibrated(results: Any, place: str, rates: Rates) -> Rates:
     """Rates with those of a run's cells: of each kind the longest (the last) that passed, of a published model.
 
     Two depths of ``actor`` give the decoder's rate, what they leave the tower's. The first turn of ``vllm`` gives the
-    engine's; replies are taken off at the memory's rate.
+    engine's; replies are taken off at the memory's rate. The last step of ``toyworld`` is one without work.
     """
     for key in ("facts", "cells"):
         if not isinstance(results, dict) or not isinstance(results.get(key), dict):
@@ -166,9 +170,12 @@ def calibrated(results: Any, place: str, rates: Rates) -> Rates:
         elif group == "encoder" and parameters.model in shipped()["encoders"]:
             best = max(batch.frames_per_second for batch in rows)
             found["encoder"] = Rate(best * encoder_operations(parameters.model), "measured", source)
+        elif group == "toyworld":
+            found["steps"] = Rate(1 / rows[-1], "measured", source)
     if not found:
         raise SetupError(
-            f"{place}: cells: none passed of actor (two depths, all weights), vllm and encoder, of a published model"
+            f"{place}: cells: none passed of actor (two depths, all weights) and vllm of a published model, encoder and "
+            "toyworld"
         )
     return replace(rates, **found)
 
@@ -186,7 +193,7 @@ def _cells(cells: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Par
         if group not in RESULTS or not isinstance(entry, dict) or entry.get("state") != "passed":
             continue
         parameters = _checked(Parameters, entry.get("parameters"), f"{place}: cells.{name}.parameters")
-        if group == "encoder" or _published(parameters.model):
+        if group in ("encoder", "toyworld") or _published(parameters.model):
             key, kind = RESULTS[group]
             rows = entry["result"].get(key) if isinstance(entry.get("result"), dict) else None
             yield name, group, parameters, _checked(kind, rows, f"{place}: cells.{name}.result.{key}")
@@ -201,7 +208,7 @@ def _checked(kind: Any, values: Any, where: str) -> Any:
 
 
 def _published(model: str) -> bool:
-    return any(name.rpartition("/")[2].lower().startswith(model) for name in published_shapes())
+    return bool(model) and any(name.rpartition("/")[2].lower().startswith(model) for name in published_shapes())
 
 
 def encoder_operations(model: str) -> float:

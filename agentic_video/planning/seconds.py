@@ -161,6 +161,7 @@ def trainer(job: RunSpec, rates: Rates) -> dict[str, Estimate]:
     if moved := offloaded_bytes(job):
         parts["to and from main memory"] = derived(moved, rates.host)
     parts["weights to engines"] = derived(synced_bytes(job), rates.weights)
+    parts["processes, at least"] = Estimate(1 / rates.steps.value, rates.steps.kind, rates.steps.source)
     return parts
 
 

@@ -81,6 +81,12 @@ def test_an_encoder_s_best_batch(tmp_path: Path) -> None:
     assert encoder_operations("ViT-SO400M-14-SigLIP-384") == encoder_operations("unknown") == 670.35e9
 
 
+def test_the_toy_world_s_last_step_has_no_work(tmp_path: Path) -> None:
+    found = rates(tmp_path, {"toyworld-videozoomer": cell({"steps": 3}, {"step_seconds": [40.0, 6.0, 5.0]})})
+    assert found.steps.value == 1 / 5.0 and found.decoder == shipped_rates().decoder
+    assert shipped_rates().steps.value == 1 / 6.7
+
+
 def test_what_can_t_be_used_is_named_in_one_line(tmp_path: Path) -> None:
     def refused(cells: Any, *parts: str) -> None:
         with pytest.raises(SetupError) as caught:
@@ -121,6 +127,9 @@ def test_shipped_figures_are_the_pages() -> None:
             for turn_, seconds in zip(entry["result"].get("turns", ()), ("6.80", "4.49", "4.70"), strict=False):
                 (row,) = [row for row in page if len(row) > 5 and row[3] == str(turn_["prompt_tokens"])]
                 assert row[5] == seconds == f"{turn_['slowest']:.2f}"
+            if steps := entry["result"].get("step_seconds"):
+                (row,) = [row for row in page if row[0] == name and len(row) == 7]
+                assert row[5] == f"{steps[-1]:.1f}"
     speed = rows_of((REPOSITORY / "docs" / "performance.md").read_text(encoding="utf-8"))
     for codec, heights in shipped()["decoding"].items():
         for height, pair in heights.items():

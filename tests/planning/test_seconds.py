@@ -17,7 +17,7 @@ from tests.planning.plans import plan
 LAYER, HEAD, TOWER = 233_057_792, 152_064 * 3584, 32 * 19_702_200
 OWN = 15_320 - 64 * 140 - 2000
 """Tokens of an episode that its group doesn't share."""
-SLOW = Rates(*(Rate(value, "measured", "") for value in (4e14, 2e14, 4e12, 2e14, 4e13, 2e10, 1e10)))
+SLOW = Rates(*(Rate(value, "measured", "") for value in (4e14, 2e14, 4e12, 2e14, 4e13, 2e10, 1e10, 0.2)))
 FSDP = "actor_rollout_ref.actor.fsdp_config"
 
 
@@ -98,6 +98,7 @@ def test_adapters_reference_is_the_model_without_them() -> None:
 
 def test_weights_to_engines(job: RunSpec) -> None:
     assert trained(job)["weights to engines"] == 4 * job.shape.parameters / 1e10
+    assert trained(job)["processes, at least"] == 1 / 0.2
 
 
 def test_a_group_s_prompt_is_computed_once(job: RunSpec) -> None:
@@ -177,4 +178,4 @@ def test_an_estimate_says_how_it_is_known(job: RunSpec) -> None:
     kinds = {name: part.kind for parts in (found.rollouts, found.trainer) for name, part in parts.items()}
     assert kinds["updates"] == kinds["engines: prompts"] == "derived"
     assert kinds["weights to engines"] == kinds["engines: replies, at least"] == "guessed"
-    assert kinds["vLLM's preprocessing"] == "measured"
+    assert kinds["vLLM's preprocessing"] == kinds["processes, at least"] == "measured"

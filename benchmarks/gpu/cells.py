@@ -96,13 +96,20 @@ def agreement_cell(name: str, **parameters: Any) -> Cell:
     return Cell(f"agreement-{name}", measure.agreement, parameters, agrees)
 
 
+def hardly_waits(result: Result) -> str:
+    """A step waits for pixels less than a fiftieth of its passes."""
+    return "" if result["share"] < 0.02 else f"{result['share']:.1%} of the passes are waits for pixels"
+
+
 def patchify_cells() -> list[Cell]:
-    """Cells of :func:`measure.patchify_frames`."""
-    models = {"qwen2.5": "tiny", "qwen3": "tiny-qwen3_vl"}
-    return [
-        Cell(f"patchify-{name}", measure.patchify_frames, {"model": model, "images": [64, 128]}, equal_patches)
-        for name, model in models.items()
-    ]
+    """Cells of :func:`measure.patchify_frames`; the last two have sizes that the processors don't keep as they are."""
+    each: Mapping[str, Mapping[str, Any]] = {
+        "qwen2.5": {"model": "tiny", "images": [64, 128]},
+        "qwen3": {"model": "tiny-qwen3_vl", "images": [64, 128]},
+        "qwen2.5-640x360": {"model": "tiny", "images": [64], "size": [640, 360]},
+        "qwen3-288x160": {"model": "tiny-qwen3_vl", "images": [64], "size": [288, 160]},
+    }
+    return [Cell(f"patchify-{name}", measure.patchify_frames, keys, equal_patches) for name, keys in each.items()]
 
 
 def encoder_cell(name: str, model: str, batches: Sequence[int], **parameters: Any) -> Cell:
@@ -118,6 +125,19 @@ def sleep_cell(name: str, **parameters: Any) -> Cell:
 def actor_cell(name: str, seconds: float = LIMIT_S, long: bool = False, **parameters: Any) -> Cell:
     """A cell of :func:`measure.actor_update`."""
     return Cell(f"actor-{name}", measure.actor_update, parameters, learns, seconds, long)
+
+
+FIRST: Mapping[str, str] = {
+    "sleep-tiny-qwen3_vl": "deepstack inputs after sleep level 2: if they differ, it needs free_cache_engine=False",
+    "agreement-woken-qwen3_vl-bfloat16": "the same against the actor: a first step may agree and all later ones not",
+    "agreement-woken-bfloat16": "Qwen2.5-VL likewise: if it differs, run with rollout.free_cache_engine=False",
+    "sleep-tiny-lora": "an adapter after waking: if it is lost, LoRA runs need free_cache_engine=False",
+    "patchify-qwen2.5-640x360": "if patches differ, the trainer must make them on the CPU",
+    "patchify-qwen3-288x160": "the same for Qwen3-VL, whose processor enlarges small frames",
+    "pixels-7b-24k": "above 2 %: look at perf/wait_pixels_s before booking more GPUs",
+    "actor-7b-52k-fused": "whether VideoZoomer's longest micro-batch fits, and at how many tokens a second",
+}
+"""The first quarter of an hour of a GPU, in this order, and what each result decides."""
 
 
 def vllm_cell(name: str, seconds: float = LIMIT_S, long: bool = False, **parameters: Any) -> Cell:
@@ -158,6 +178,7 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
     small = {"layers": 2, "vision_layers": 8}
     real = {**small, "images": 8}
     many: dict[str, Any] = {"episodes": 8, "needs_gib": 40.0}
+    waits = {"tokens": 24_576, "images": 128, "layers": 2}
     return [
         *patchify_cells(),
         encoder_cell("tiny", "tiny", [8, 32, 128]),
@@ -170,12 +191,15 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
         agreement_cell("7b-float32", model="qwen2.5-vl-7b", dtype="float32", **real),
         agreement_cell("qwen3-8b-bfloat16", model="qwen3-vl-8b", dtype="bfloat16", **real),
         agreement_cell("qwen3-8b-float32", model="qwen3-vl-8b", dtype="float32", **real),
+        agreement_cell("woken-bfloat16", model="tiny", dtype="bfloat16", woken=True),
+        agreement_cell("woken-qwen3_vl-bfloat16", model="tiny-qwen3_vl", dtype="bfloat16", woken=True),
         sleep_cell("tiny", model="tiny"),
         *(sleep_cell(name, model=name) for name in OTHERS),
         sleep_cell("tiny-lora", model="tiny", lora_rank=8),
         sleep_cell("qwen3-8b-lora", model="qwen3-vl-8b", lora_rank=8, **small),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 3}, job_agrees, seconds=540.0),
         *actor_cells(layers),
+        Cell("pixels-7b-24k", measure.pixel_waits, {"model": "qwen2.5-vl-7b", **waits}, hardly_waits),
         vllm_cell("7b-64", 420.0, model="qwen2.5-vl-7b", images=[64, 32, 32], **many),
         vllm_cell("7b-128", 420.0, True, model="qwen2.5-vl-7b", images=[128, 64, 64], **many),
         vllm_cell("qwen3-8b-64", 420.0, True, model="qwen3-vl-8b", images=[64, 32, 32], **many),
@@ -185,7 +209,8 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
 def cpu_cells() -> list[Cell]:
     """The same measurements, small: they try the code and say nothing about a GPU."""
     small: dict[str, Any] = {"episodes": 2, "images": 2, "words": 12, "says": 12}
-    actor: dict[str, Any] = {"model": "tiny", "tokens": 512, "images": 6, "layers": [2, 4], "learning_rate": 1e-3}
+    actor: dict[str, Any] = {"model": "tiny", "tokens": 512, "images": 6}
+    depths: dict[str, Any] = {"layers": [2, 4], "learning_rate": 1e-3}
     turns: dict[str, Any] = {"images": [16, 8, 8], "episodes": 2, "words": 64, "says": 16, "tokens": 2048}
     return [
         *patchify_cells(),
@@ -200,10 +225,13 @@ def cpu_cells() -> list[Cell]:
             "7b-float32", model="qwen2.5-vl-7b", dtype="float32", layers=1, vision_layers=1, turns=2, **small
         ),
         sleep_cell("tiny-lora", model="tiny", lora_rank=8, dtype="float32"),
-        actor_cell("tiny", dtype="float32", **actor),
-        actor_cell("tiny-fused", dtype="float32", fused=True, **actor),
-        actor_cell("tiny-lora-fused", dtype="float32", fused=True, lora_rank=8, **actor),
-        actor_cell("tiny-bfloat16", dtype="bfloat16", **actor),
+        agreement_cell("woken-float32", model="tiny", dtype="float32", woken=True, **small),
+        actor_cell("tiny", dtype="float32", **actor, **depths),
+        # passes of a tenth of a second: too short for a verdict
+        Cell("pixels-tiny", measure.pixel_waits, {**actor, "layers": 2, "dtype": "float32"}),
+        actor_cell("tiny-fused", dtype="float32", fused=True, **actor, **depths),
+        actor_cell("tiny-lora-fused", dtype="float32", fused=True, lora_rank=8, **actor, **depths),
+        actor_cell("tiny-bfloat16", dtype="bfloat16", **actor, **depths),
         vllm_cell("tiny", model="tiny", dtype="float32", batched_tokens=2048, eager=True, **turns),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 2}, job_agrees, seconds=900.0, long=True),
     ]

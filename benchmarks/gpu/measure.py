@@ -90,6 +90,7 @@ def agreement(
     words: int = 24,  # tokens of text shown in a turn
     says: int = 24,  # tokens of a reply
     fused: bool = False,  # verl's fused kernels in the actor
+    woken: bool = False,  # as many episodes again, after the engine has slept at level 2 (not on a CPU) and woken
     memory: float = 0.4,  # share of the GPU that vLLM takes
 ) -> dict[str, Any]:
     """Score vLLM's own tokens, of episodes with images in every turn, with verl's actor of the same checkpoint.
@@ -114,10 +115,21 @@ def agreement(
             sequences=episodes,
             images=images * turns,
             memory=memory,
+            sleeps=woken and device == "cuda",
         )
     )
+    size = frame_of(model, rollout.chat_format)
+
+    async def rounds() -> list[tuple[Episode, list[Said]]]:
+        played = await rollout.play_all(played_turns, size, range(episodes))
+        if woken:
+            if device == "cuda":
+                await rollout.sleep_and_wake(2)
+            played += await rollout.play_all(played_turns, size, range(episodes, 2 * episodes))
+        return played
+
     try:
-        played = asyncio.run(rollout.play_all(played_turns, frame_of(model, rollout.chat_format), range(episodes)))
+        played = asyncio.run(rounds())
     finally:
         rollout.close()
     actor = Actor(ActorSetting(folder, device, length * 2, dtype=dtype, fused=fused))
@@ -249,6 +261,112 @@ def one_depth(
     return result
 
 
+<<<<<<< HEAD
+=======
+def pixel_waits(
+    scratch: Path,  # folder for checkpoints and the video
+    device: str,  # ``cuda`` or ``cpu``
+    *,
+    model: str,  # of :data:`SHAPES` or :data:`TINY`
+    tokens: int,  # of a sequence, which is a micro-batch
+    images: int,  # of a sequence
+    layers: int,  # of the language model
+    sequences: int = 4,  # of a pass
+    dtype: str = "bfloat16",  # what it computes in
+) -> dict[str, Any]:
+    """Seconds of a step's passes, and for how many of them the actor waits for pixels of a frame store."""
+    require("verl")
+    from agentic_video.training.engines.pixels import shared_pixels
+    from benchmarks.gpu.store import stored_frames
+
+    folder = checkpoint_of(scratch, model, dtype, device, layers, None)
+    actor = Actor(ActorSetting(folder, device, tokens, dtype=dtype, fused=True))
+    try:
+        size = frame_of(model, actor.chat_format)
+        turns = plan(tokens, images, picture_tokens(actor.chat_format, size))
+        made = [make_sequence(turns, actor.chat_format, size, seed) for seed in range(sequences)]
+        batch = actor.batch(made)  # compiles, and makes the optimizer's state
+        actor.update(actor.with_targets(batch, actor.log_probs(batch), [1.0] * sequences))
+        with stored_frames(scratch / "video.mp4", sequences, images, size) as shown:
+            batch = actor.batch(made, shown)
+            rows: list[dict[str, Any]] = []
+
+            def timed(name: str, run: Callable[[], Any]) -> Any:
+                started, waited = time.perf_counter(), shared_pixels().waited
+                result = run()
+                actor.synchronize()
+                seconds, waited = time.perf_counter() - started, shared_pixels().waited - waited
+                rows.append({"pass": name, "seconds": seconds, "waited": waited})
+                return result
+
+            old = timed("log-probabilities", partial(actor.log_probs, batch))
+            timed("update", partial(actor.update, actor.with_targets(batch, old, [1.0] * sequences)))
+    finally:
+        actor.close()
+    share = sum(row["waited"] for row in rows) / sum(row["seconds"] for row in rows)
+    return {"passes": rows, "share": share, "tokens": tokens * sequences, "images": images * sequences}
+
+
+PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct"}
+"""Names of :data:`SHAPES` in the planner."""
+
+
+def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
+    """Planner's bytes of a GPU at the worst moment of an update before the optimizer steps, where sequences are as long
+    as a micro-batch of so many images and the model is sharded over so many GPUs."""
+    from agentic_video.config.compose import compose_recipe
+    from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
+    from agentic_video.planning.plan import update_moments
+    from agentic_video.utils.units import GIB
+
+    words = [
+        *setting.overrides(),
+        f"agentic_video.plan.frames={images}",
+        f"agentic_video.plan.overview_frames={images}",
+    ]
+    words += [f"agentic_video.plan.width={FRAME[0]}", f"agentic_video.plan.height={FRAME[1]}"]
+    config = compose_recipe(REPOSITORY / "recipes" / setting.recipe, "cluster", words)
+    job = job_of(config, Machines(gpus, 80 * GIB, 1024 * GIB), PUBLISHED[model])
+    text = max(1, setting.tokens - images * (job.frame_tokens + LABEL_TOKENS))
+    episode = replace(job.episode, text_tokens=max(text, job.episode.said_tokens))
+    job = replace(job, episode=episode, micro_tokens=setting.tokens)
+    moments = update_moments(job)
+    return max(sum(parts.values()) for name, parts in moments.items() if name != "when the optimizer steps")
+
+
+def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
+    """Reckon the whole model on each of several GPUs from two depths: linear in the layers.
+
+    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again for AdamW. FSDP
+    shares all of it. Activations lie below that peak and aren't measured: they are the planner's.
+    """
+    small, large = depths[0], depths[-1]
+    full, step = SHAPES[model].layers, large["layers"] - small["layers"]
+
+    def at_full(key: str) -> float:
+        return float(small[key] + (large[key] - small[key]) / step * (full - small["layers"]))
+
+    shared = at_full("peak_allocated") / gpus
+    seconds = at_full("seconds")
+    return {
+        "layers": full,
+        "gpus": gpus,
+        "seconds": seconds,
+        "tokens_per_second": small["tokens"] / seconds,
+        "resident": at_full("resident") / gpus,
+        "step": shared,
+        "activations": activations,
+        "peak": max(shared, activations),
+        "parameters": sum_of(parameters(model), full),
+    }
+
+
+def sum_of(parts: Mapping[str, int], layers: int) -> int:
+    """Parameters of a model of so many layers."""
+    return parts["embedding"] + parts["head"] + parts["vision"] + layers * parts["layer"]
+
+
+>>>>>>> main
 def vllm_turns(
     scratch: Path,  # folder for checkpoints
     device: str,  # ``cuda`` or ``cpu``
@@ -391,19 +509,21 @@ def sleep_and_wake(
 def patchify_frames(
     scratch: Path, device: str, *, model: str, images: Sequence[int], size: tuple[int, int] = FRAME, repeats: int = 5
 ) -> dict[str, Any]:
-    """Compare the patches that a rank of the trainer makes on its device with the image processor's on the CPU.
+    """Compare the patches that a rank of the trainer makes on its device with the image processor's on the CPU, of
+    frames as a store has them: of the size that the processor keeps.
 
     Returns:
         ``counts``: by number of frames, seconds of ``processor`` and ``device`` (the copy to it included), and
         ``max_difference`` of the patches in float32.
     """
     import torch
-    from transformers import AutoProcessor
 
     from agentic_video.families.qwen_vl_inputs import image_patches
+    from agentic_video.families.registry import family_of, load_processor
 
     folder = checkpoint_of(scratch, model, "float32", "cpu", None, None)
-    processor = AutoProcessor.from_pretrained(folder).image_processor
+    whole = load_processor(folder)
+    processor, size = whole.image_processor, family_of(whole).rules(whole).kept(*size)
     rows = []
     for count in images:
         frames = {str(number): frame for number, frame in enumerate(noise(count, size))}

@@ -117,6 +117,14 @@ TABLES: Mapping[str, tuple[str, str, Callable[[Entry], list[list[str]]]]] = {
         "layers, tokens, resident GiB, peak GiB, seconds, tokens/s, attention",
         rows_actor,
     ),
+    "pixels": (
+        "Waits for pixels",
+        "pass, seconds, waited, share of both",
+        lambda result: [
+            [row["pass"], f"{row['seconds']:.2f}", f"{row['waited']:.2f}", f"{result['share']:.1%}"]
+            for row in result["passes"]
+        ],
+    ),
     "vllm": (
         "vLLM over turns",
         "turn, new images, prompt tokens, seconds, slowest, cached, KV cache in tokens",

@@ -146,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="%(default)s")
     made.add_argument("--out", type=Path, help="folder of results (outputs/gpu on a GPU, outputs/gpu-cpu without)")
     made.add_argument("--cells", nargs="+", default=[], metavar="NAME", help="only those whose names begin so")
+    made.add_argument("--first", action="store_true", help="the few that decide most, in order (--list says what)")
     made.add_argument("--full", action="store_true", help="the long cells too")
     made.add_argument("--quick", action="store_true", help="without the long cells, as by default")
     made.add_argument("--again", action="store_true", help="measure what passed once more")
@@ -178,9 +179,12 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{arguments.table}: {len(known['cells'])} cells")
         return 0
     # Imports torch and more, which --help doesn't wait for.
-    from benchmarks.gpu.cells import cells_for
+    from benchmarks.gpu.cells import FIRST, cells_for
 
     cells = [cell for cell in cells_for(device, arguments.layers) if arguments.full or not cell.long or arguments.cells]
+    if arguments.first:
+        order = list(FIRST)
+        cells = sorted((cell for cell in cells if cell.name in FIRST), key=lambda one: order.index(one.name))
     names = chosen([cell.name for cell in cells], arguments.cells)
     cells = [cell for cell in cells if cell.name in names]
     print(f"{device}: {results.described(about)}", flush=True)
@@ -193,7 +197,8 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"{cell.name}: passed before", flush=True)
             continue
         if arguments.list:
-            print(f"{cell.name}: {known['cells'].get(cell.name, {}).get('state', 'not run')}")
+            decides = f" ({FIRST[cell.name]})" if arguments.first else ""
+            print(f"{cell.name}: {known['cells'].get(cell.name, {}).get('state', 'not run')}{decides}")
             continue
         limit = arguments.limit or cell.seconds
         if time.monotonic() + limit > deadline:

@@ -117,7 +117,7 @@ def shipped_rates() -> Rates:
         tower=unknown,
         memory=Rate(size, "guessed", f"{name}'s data sheet"),
         engine=unknown,
-        encoder=Rate(guessed["encoder"], "guessed", "three fifths of an H100's float32"),
+        encoder=Rate(guessed["encoder"], "guessed", "as fast as the vision tower"),
         host=Rate(guessed["host"], "guessed", "a third of PCIe 5"),
         weights=Rate(guessed["weights"], "guessed", "assumed"),
         steps=unknown,
@@ -173,10 +173,8 @@ def calibrated(results: Any, place: str, rates: Rates) -> Rates:
         elif group == "toyworld":
             found["steps"] = Rate(1 / rows[-1], "measured", source)
     if not found:
-        raise SetupError(
-            f"{place}: cells: none passed of actor (two depths, all weights) and vllm of a published model, encoder and "
-            "toyworld"
-        )
+        groups = "actor (two depths, all weights) or vllm of a published model, encoder, toyworld"
+        raise SetupError(f"{place}: cells: none passed of {groups}")
     return replace(rates, **found)
 
 

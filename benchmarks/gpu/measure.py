@@ -261,8 +261,6 @@ def one_depth(
     return result
 
 
-<<<<<<< HEAD
-=======
 def pixel_waits(
     scratch: Path,  # folder for checkpoints and the video
     device: str,  # ``cuda`` or ``cpu``
@@ -307,66 +305,6 @@ def pixel_waits(
     return {"passes": rows, "share": share, "tokens": tokens * sequences, "images": images * sequences}
 
 
-PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct"}
-"""Names of :data:`SHAPES` in the planner."""
-
-
-def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
-    """Planner's bytes of a GPU at the worst moment of an update before the optimizer steps, where sequences are as long
-    as a micro-batch of so many images and the model is sharded over so many GPUs."""
-    from agentic_video.config.compose import compose_recipe
-    from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
-    from agentic_video.planning.plan import update_moments
-    from agentic_video.utils.units import GIB
-
-    words = [
-        *setting.overrides(),
-        f"agentic_video.plan.frames={images}",
-        f"agentic_video.plan.overview_frames={images}",
-    ]
-    words += [f"agentic_video.plan.width={FRAME[0]}", f"agentic_video.plan.height={FRAME[1]}"]
-    config = compose_recipe(REPOSITORY / "recipes" / setting.recipe, "cluster", words)
-    job = job_of(config, Machines(gpus, 80 * GIB, 1024 * GIB), PUBLISHED[model])
-    text = max(1, setting.tokens - images * (job.frame_tokens + LABEL_TOKENS))
-    episode = replace(job.episode, text_tokens=max(text, job.episode.said_tokens))
-    job = replace(job, episode=episode, micro_tokens=setting.tokens)
-    moments = update_moments(job)
-    return max(sum(parts.values()) for name, parts in moments.items() if name != "when the optimizer steps")
-
-
-def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
-    """Reckon the whole model on each of several GPUs from two depths: linear in the layers.
-
-    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again for AdamW. FSDP
-    shares all of it. Activations lie below that peak and aren't measured: they are the planner's.
-    """
-    small, large = depths[0], depths[-1]
-    full, step = SHAPES[model].layers, large["layers"] - small["layers"]
-
-    def at_full(key: str) -> float:
-        return float(small[key] + (large[key] - small[key]) / step * (full - small["layers"]))
-
-    shared = at_full("peak_allocated") / gpus
-    seconds = at_full("seconds")
-    return {
-        "layers": full,
-        "gpus": gpus,
-        "seconds": seconds,
-        "tokens_per_second": small["tokens"] / seconds,
-        "resident": at_full("resident") / gpus,
-        "step": shared,
-        "activations": activations,
-        "peak": max(shared, activations),
-        "parameters": sum_of(parameters(model), full),
-    }
-
-
-def sum_of(parts: Mapping[str, int], layers: int) -> int:
-    """Parameters of a model of so many layers."""
-    return parts["embedding"] + parts["head"] + parts["vision"] + layers * parts["layer"]
-
-
->>>>>>> main
 def vllm_turns(
     scratch: Path,  # folder for checkpoints
     device: str,  # ``cuda`` or ``cpu``

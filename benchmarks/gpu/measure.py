@@ -528,7 +528,7 @@ def encoder_batches(
         parts = [shown[at : at + batch] for at in range(0, frames, batch)]
         seconds, _ = fastest(partial(each, encoder.images, parts), 1, device)
         pixels = torch.rand(batch, 3, side, side, device=device)
-        with torch.inference_mode():
+        with encoder.computing():
             alone, _ = fastest(partial(network.encode_image, pixels, normalize=True), 3, device)
         rows.append({"batch": batch, "frames_per_second": frames / seconds, "network_per_second": batch / alone})
     return {

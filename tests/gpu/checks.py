@@ -113,13 +113,13 @@ def check_patchify(device: str, folder: Path, model: str) -> None:
 
 
 def check_encoder(device: str, folder: Path) -> None:
-    """The retriever's encoder embeds frames as it does on a CPU."""
+    """The retriever's encoder embeds frames as it does on a CPU, up to bfloat16."""
     here, _, side = random_clip(folder, "tiny", device)
     cpu, _, _ = random_clip(folder, "tiny", "cpu")
     frames = noise(5, (side, side))
-    assert here.identity == cpu.identity
-    np.testing.assert_allclose(here.images(frames), cpu.images(frames), atol=5e-3)
-    np.testing.assert_allclose(here.texts(["a red flash"]), cpu.texts(["a red flash"]), atol=5e-3)
+    assert (here.identity == cpu.identity) == (device == "cpu")
+    np.testing.assert_allclose(here.images(frames), cpu.images(frames), atol=2e-2)
+    np.testing.assert_allclose(here.texts(["a red flash"]), cpu.texts(["a red flash"]), atol=2e-2)
 
 
 def check_frame_store(folder: Path, device: str) -> None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.sizes import resize
 
 TOKENIZER_WORDS = 2**16
 """Most words that a tokenizer of open_clip may remember."""
@@ -35,7 +37,7 @@ class Encoder(Protocol):
 
 
 class ClipEncoder:
-    """A model of open_clip; an Encoder.
+    """A model of open_clip; an Encoder. On a GPU it computes in bfloat16.
 
     Raises:
         ValueError: No model is named, or open_clip doesn't know it.
@@ -44,16 +46,20 @@ class ClipEncoder:
 
     def __init__(self, config: RetrievalConfig) -> None:
         import open_clip
+        import torch
 
         if not config.model:
             raise ValueError("no retrieval model is named: set agentic_video.retrieval.model")
         # Refuses a model without weights, which other constructors would fill at random.
-        network, self._transform = open_clip.create_model_from_pretrained(
+        network, transform = open_clip.create_model_from_pretrained(
             config.model, config.pretrained or None, device="cpu"
         )
-        self.identity = _digest(network, self._transform)
+        # Between the two are a crop or padding, if any, and what turns PIL's pictures into tensors.
+        self._resize, *self._crop, _, _, self._normalize = transform.transforms
         self._tokenizer = open_clip.get_tokenizer(config.model)
-        self._device = _device(config.device)
+        self._device = torch.device(_device(config.device))
+        self.dtype = torch.bfloat16 if self._device.type == "cuda" else torch.float32
+        self.identity = _digest(network, transform, self.dtype)
         self._network = network.eval().requires_grad_(False).to(self._device)
         self._sizes: LRUCache[tuple[int, int], tuple[int, int]] = LRUCache(1024)
 
@@ -64,31 +70,48 @@ class ClipEncoder:
         size = self._sizes.get((width, height))
         if size is None:
             # Asking the transform itself leaves it nothing to resize in frames of that size.
-            resized = self._transform.transforms[0](Image.new("L", (width, height)))
+            resized = self._resize(Image.new("L", (width, height)))
             size = (resized.width, resized.height)
             self._sizes[width, height] = size
         return size
 
     def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """See :meth:`Encoder.images`; the model's own transform prepares them."""
-        import torch
-        from PIL import Image
+        """See :meth:`Encoder.images`."""
+        pixels = self.pixels(images)
+        with self.computing():
+            return _rows(self._network.encode_image(pixels))
 
-        batch = torch.stack([self._transform(Image.fromarray(image)) for image in images])
-        with torch.inference_mode():
-            return _rows(self._network.encode_image(batch.to(self._device), normalize=True))
+    def pixels(self, images: Sequence[npt.NDArray[np.uint8]]) -> Any:
+        """Prepare pictures as the model's own transform does, which takes them one by one; shape (n, 3, side, side)."""
+        import torch
+
+        cropped = []
+        for image in images:
+            # Frame stores resize already, with torch's filter.
+            picture = torch.tensor(resize(image, *self.frame_size(image.shape[1], image.shape[0]))).permute(2, 0, 1)
+            for crop in self._crop:
+                picture = crop(picture)
+            cropped.append(picture)
+        return self._normalize(torch.stack(cropped).to(self._device).float() / 255)
 
     def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """See :meth:`Encoder.texts`; texts are cut to the text tower's context."""
-        import torch
-
         known = getattr(self._tokenizer, "cache", None)
         if known is not None and len(known) > TOKENIZER_WORDS:
             # open_clip's own tokenizer remembers every word; only special tokens are their own pieces.
             self._tokenizer.cache = {word: pieces for word, pieces in known.items() if word == pieces}
         tokens = self._tokenizer(list(texts)).to(self._device)
-        with torch.inference_mode():
-            return _rows(self._network.encode_text(tokens, normalize=True))
+        with self.computing():
+            return _rows(self._network.encode_text(tokens))
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Compute in the encoder's precision, without gradients."""
+        import torch
+
+        half = torch.autocast(self._device.type, self.dtype, enabled=self.dtype != torch.float32)
+        with torch.inference_mode(), half:
+            yield
 
 
 def hub_name(config: RetrievalConfig) -> str:
@@ -109,16 +132,19 @@ def hub_name(config: RetrievalConfig) -> str:
 
 
 def _rows(features: Any) -> npt.NDArray[np.float32]:
-    rows: npt.NDArray[np.float32] = features.float().cpu().numpy()
+    from torch.nn.functional import normalize
+
+    rows: npt.NDArray[np.float32] = normalize(features.float(), dim=-1).cpu().numpy()
     if not np.isfinite(rows).all():
         raise RuntimeError("the retrieval model gives embeddings that are not finite: its weights are damaged")
     return rows
 
 
-def _digest(network: Any, transform: Any) -> str:
+def _digest(network: Any, transform: Any, dtype: Any) -> str:
     import torch
 
-    digest = hashlib.sha256(f"{network!r}{transform!r}".encode())
+    precision = "" if dtype == torch.float32 else str(dtype)
+    digest = hashlib.sha256(f"{network!r}{transform!r}{precision}".encode())
     for name, tensor in network.state_dict().items():
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)

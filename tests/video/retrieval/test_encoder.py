@@ -39,6 +39,31 @@ def test_frames_at_the_models_size_are_prepared_as_whole_ones(
     np.testing.assert_allclose(encoder.images([picture]), encoder.images([small]), atol=2e-3)
 
 
+def test_frames_are_prepared_as_by_the_models_transform(resizing: tuple[ClipEncoder, Transform]) -> None:
+    encoder, transform = resizing
+    rng = np.random.default_rng(0)
+    sizes = [encoder.frame_size(*size) for size in ((64, 48), (48, 64), (101, 37))]
+    small = [rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for width, height in sizes]
+    expected = np.stack([transform(Image.fromarray(image)).numpy() for image in small])
+    # equal, for nothing is left to resize
+    np.testing.assert_array_equal(encoder.pixels(small).numpy(), expected)
+
+
+def test_bfloat16_scores_frames_as_float32_does(tmp_path: Path, clip: ClipEncoder) -> None:
+    """As on a GPU; weights are random, so that scores of some pictures are nearly the same."""
+    import torch
+
+    half = ClipEncoder(RetrievalConfig(model=write_clip(tmp_path), device="cpu"))
+    half.dtype = torch.bfloat16
+    colours = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200), (120, 120, 120)]
+    images = [np.full((28, 28, 3), colour, np.uint8) for colour in colours]
+    texts = ["red", "a blue square", "nothing"]
+    full, rounded = (encoder.texts(texts) @ encoder.images(images).T for encoder in (clip, half))
+    assert np.abs(full - rounded).max() < 0.01
+    assert (full.argmax(axis=1) == rounded.argmax(axis=1)).all()
+    np.testing.assert_allclose(np.linalg.norm(half.images(images), axis=1), 1, atol=1e-6)
+
+
 def test_identity_follows_weights_and_preparation(tmp_path: Path, clip: ClipEncoder) -> None:
     import torch
     from safetensors.torch import load_file, save_file
@@ -102,5 +127,5 @@ def test_gpu_and_cpu_agree(tmp_path: Path, clip: ClipEncoder) -> None:
     on_gpu = ClipEncoder(RetrievalConfig(model=write_clip(tmp_path), device="auto"))
     assert on_gpus() > before
     images = list(np.random.default_rng(0).integers(0, 256, (5, 28, 28, 3), dtype=np.uint8))
-    assert on_gpu.images(images) == pytest.approx(clip.images(images), abs=1e-2)
-    assert on_gpu.texts(["red"]) == pytest.approx(clip.texts(["red"]), abs=1e-2)
+    assert on_gpu.images(images) == pytest.approx(clip.images(images), abs=2e-2)
+    assert on_gpu.texts(["red"]) == pytest.approx(clip.texts(["red"]), abs=2e-2)

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_concurrent_requests_embed_each_frame_once(path: str) -> None:
         assert answer == pytest.approx([math.cos(math.radians(n - number)) for n in range(64)], abs=1e-5)
     stats = retriever.stats()
     assert (stats.asked, stats.embedded, stats.hits) == (1024, 64, 960)
+
+
+def test_frames_of_two_episodes_go_through_one_pass(tmp_path: Path) -> None:
+    videos = [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+    for video in videos:
+        video.write_bytes(video.name.encode())
+    encoder = DegreeEncoder()
+
+    async def use(retriever: FrameRetriever) -> list[list[float]]:
+        return await asyncio.gather(*(retriever.asimilarities(str(video), range(4), "0") for video in videos))
+
+    # eight fill a batch, which would wait a minute for them
+    answers, _ = run(use, replace(CONFIG, wait_ms=60_000.0, batch_size=8), encoder=encoder)
+    assert encoder.batches == [8]
+    assert answers[0] == answers[1] == pytest.approx([math.cos(math.radians(n)) for n in range(4)], abs=1e-6)
 
 
 def test_a_text_is_embedded_once_while_it_is_remembered(path: str) -> None:

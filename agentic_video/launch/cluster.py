@@ -312,6 +312,7 @@ def _survey(address: str, request: ClusterRequest) -> Cluster:
     deadline = time.monotonic() + JOIN_SECONDS
     while True:
         alive = [node for node in ray.nodes() if node["Alive"]]
+        alive.sort(key=lambda node: str(node["NodeManagerAddress"]))  # Ray has no order
         gpus = [node["Resources"].get("GPU", 0.0) for node in alive]
         lack = shortage(request, gpus, ray.available_resources().get("GPU", 0.0)) if request.nodes else ""
         if not lack or time.monotonic() > deadline:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.throughput.openings --videos FOLDER
 
-A frame store with two decoders gets 64 requests of 64 evenly spaced frames at once, each of another file, of HEVC at
-1080p and 4K. ``--constant`` takes ``frame_store.time_limit`` alone, without what is added for the work of a request.
+A frame store with two decoders gets 64 requests of 64 evenly spaced frames at once, each of another file: HEVC at 1080p
+and H.264 at 4K. ``--constant`` takes ``frame_store.time_limit`` alone, without what is added for the work of a request.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from benchmarks.throughput.videos import VideoSpec, make_video
 
 FRAMES, SIZE = 64, (448, 252)
 OPENINGS: Mapping[VideoSpec, int] = {
-    VideoSpec("hevc", 1080, 1): 48,
-    VideoSpec("hevc", 2160, 1): 14,
-    VideoSpec("hevc", 2160, 20): 2,
+    VideoSpec("hevc", 1080, 0.5): 48,
+    VideoSpec("h264", 2160, 0.5): 12,
+    VideoSpec("h264", 2160, 20): 4,
 }
 
 

@@ -11,6 +11,7 @@ Needs no GPU, no network and no weights. key=value arguments are Hydra overrides
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import PositiveInt
@@ -39,6 +40,8 @@ class PlanArguments:
     """GiB of a node"""
     model: str = ""
     """folder with config.json, or name (default: the recipe's)"""
+    calibrate: str = ""
+    """results.json of benchmarks/gpu/run.py, whose rates seconds are computed with"""
     json: bool = False
     """print json, in bytes and seconds"""
     overrides: Overrides = ()
@@ -56,12 +59,14 @@ def _run(options: PlanArguments) -> int:
     from agentic_video.launch.options import changes
     from agentic_video.launch.stage import check_sizes, with_workers
     from agentic_video.planning.job import CPUS_OF_A_GPU, check_counts, gpus_of
+    from agentic_video.planning.rates import rates_in
     from agentic_video.planning.report import plan_of, text_of, values_of
     from agentic_video.planning.shapes import shape_of
 
     check_overrides(options.overrides)
     if options.model:
         shape_of(options.model)  # a model that isn't there is reported first
+    rates = rates_in(Path(options.calibrate)) if options.calibrate else None
     profile = options.profile
     config = compose_recipe(recipe_at(options.recipe), "cluster", [*changes(profile), *options.overrides])
     check_counts(config)
@@ -76,7 +81,13 @@ def _run(options: PlanArguments) -> int:
         nodes = math.ceil(trainers / per_node) if options.gpus else int(config.trainer.nnodes)
         config = with_workers(config, nodes, CPUS_OF_A_GPU * per_node, options.overrides)
     plan = plan_of(
-        config, gpus, options.gpu_memory, options.host_memory, per_node=options.gpus_per_node, model=options.model
+        config,
+        gpus,
+        options.gpu_memory,
+        options.host_memory,
+        per_node=options.gpus_per_node,
+        model=options.model,
+        rates=rates,
     )
     print(json.dumps(values_of(plan), indent=2) if options.json else text_of(plan))
     return int(plan.verdict == "does not fit")

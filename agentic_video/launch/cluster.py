@@ -311,8 +311,8 @@ def _survey(address: str, request: ClusterRequest) -> Cluster:
         return Cluster(problem=f"no Ray cluster can be joined at {address} ({one_line(error)[:200]}); {remedy}")
     deadline = time.monotonic() + JOIN_SECONDS
     while True:
-        # Ray knows no order
-        alive = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: str(node["NodeManagerAddress"]))
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        alive.sort(key=lambda node: str(node["NodeManagerAddress"]))  # Ray has no order
         gpus = [node["Resources"].get("GPU", 0.0) for node in alive]
         lack = shortage(request, gpus, ray.available_resources().get("GPU", 0.0)) if request.nodes else ""
         if not lack or time.monotonic() > deadline:

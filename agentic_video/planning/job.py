@@ -13,8 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.typed import dataclass_from
 from agentic_video.families.base import ProcessorRules
-from agentic_video.planning.memory import BF16, FP32, Head, Precision
+from agentic_video.planning.memory import BF16, FP32, Head, Precision, profiled_tokens
 from agentic_video.planning.published_checkpoints import checkpoint_rules
+from agentic_video.planning.rates import Codec
 from agentic_video.planning.shapes import ModelShape, shape_of
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.units import GIB
@@ -25,7 +26,9 @@ FSDP = f"{ACTOR}.fsdp_config"
 FSDP_SIZE = f"{FSDP}.fsdp_size"
 REFERENCE_FSDP_SIZE = "actor_rollout_ref.ref.fsdp_config.fsdp_size"
 BLOCK = "agentic_video.plan"
+BYPASS = "algorithm.rollout_correction.bypass_mode"
 PICTURE_CACHE = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_cache_gb"
+PICTURES = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt"
 PICTURE_CACHE_GIB = 4
 """vLLM's default (``vllm/config/multimodal.py``)."""
 WEIGHTS = {"fp32": FP32, "float32": FP32, "bf16": BF16, "bfloat16": BF16, "fp16": BF16, "float16": BF16}
@@ -65,6 +68,8 @@ class Episode:
         frames: Those of calls included.
         text_tokens: Tokens that aren't visual: prompt, question, generated text, tool replies.
         said_tokens: The generated ones among these.
+        source_height: Lines of the videos' pictures.
+        searched_frames: Frames of a video that a group's searches by text compare.
     """
 
     model: str
@@ -75,12 +80,15 @@ class Episode:
     text_tokens: int = 3000
     said_tokens: int = 1000
     turns: int = 3
+    source_height: int = 720
+    source_codec: Codec = "h264"
+    searched_frames: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.overview_frames <= self.frames:
             raise ValueError(f"overview_frames must be from 0 to frames, got {self.overview_frames} of {self.frames}")
-        if min(self.frames, self.width, self.height, self.said_tokens, self.turns) < 1:
-            raise ValueError("frames, width, height, said_tokens and turns must be at least 1")
+        if min(self.frames, self.width, self.height, self.said_tokens, self.turns, self.source_height) < 1:
+            raise ValueError("frames, width, height, said_tokens, turns and source_height must be at least 1")
         if self.said_tokens > self.text_tokens:
             raise ValueError(f"said_tokens are among text_tokens, got {self.said_tokens} of {self.text_tokens}")
 
@@ -146,8 +154,10 @@ class RunSpec:
         micro_tokens: Tokens of a micro-batch on one GPU.
         micro_batch: Sequences of a micro-batch; 0 if it is filled by tokens.
         longest: Tokens of the longest sequence.
-        reference: A separate reference model (not with LoRA).
-        passes: Passes of the trainer over a step's sequences.
+        scores: The trainer computes old log-probabilities (not in verl's bypass mode).
+        use_kl: The loss or the reward has a KL term, and so a reference.
+        retriever: Model that compares frames with texts; empty for none.
+        profiled: Visual tokens with which engines measure their encoder.
         model_len: Longest sequence of an engine.
         sleeps: Engines free their memory while the model trains.
         adapters_served: Engines get LoRA adapters next to the weights, not merged weights.
@@ -177,6 +187,7 @@ class RunSpec:
 
     checkpointed: Annotated[bool, Key(f"{MODEL}.enable_gradient_checkpointing")]
     mini_batch: Annotated[int, Key(f"{ACTOR}.ppo_mini_batch_size")]
+    epochs: Annotated[int, Key(f"{ACTOR}.ppo_epochs")]
     ulysses: Annotated[int, Key(f"{ACTOR}.ulysses_sequence_parallel_size")]
     deferred: Annotated[bool, Key(f"{FSDP}.use_no_sync_for_gradient_accumulation")]
     """Gradients stay unsharded until a mini-batch's last micro-batch."""
@@ -199,8 +210,10 @@ class RunSpec:
     micro_tokens: int
     micro_batch: int
     longest: int
-    reference: bool
-    passes: int
+    scores: bool
+    use_kl: bool
+    retriever: str
+    profiled: int
     model_len: int
     sleeps: bool
     adapters_served: bool
@@ -213,6 +226,16 @@ class RunSpec:
     pool: Machines | None
     ahead: float
     copies: int
+
+    @property
+    def reference(self) -> bool:
+        """True if a reference model has weights of its own (not with LoRA)."""
+        return self.use_kl and not self.precision.lora_rank
+
+    @property
+    def passes(self) -> int:
+        """Passes of the trainer over a step's sequences."""
+        return self.scores + self.use_kl + self.epochs
 
     @property
     def shards(self) -> int:
@@ -410,9 +433,9 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> RunSpec:
         pool = replace(machines, gpus=alone, per_node=min(alone, read.count(f"{ROLLOUT}.n_gpus_per_node")))
     configured = read.fields()
     sequence = configured["prompt"] + int(read("data.max_response_length"))
+    model_len = int(read(f"{ROLLOUT}.max_model_len") or sequence)
     dynamic = bool(read(f"{ACTOR}.use_dynamic_bsz"))
     rank = int(read(f"{MODEL}.lora_rank"))
-    use_kl = bool(read(f"{ACTOR}.use_kl_loss")) or bool(read("algorithm.use_kl_in_reward"))
     micro = 0 if dynamic else int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
     full = math.ceil(micro * sequence / configured["ulysses"])
     lora = read.get(f"{MODEL}.lora", {}) or {}
@@ -449,9 +472,13 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> RunSpec:
         micro_tokens=int(read(f"{ACTOR}.ppo_max_token_len_per_gpu")) if dynamic else full,
         micro_batch=micro,
         longest=sequence,
-        reference=use_kl and not rank,
-        passes=1 + use_kl + int(read(f"{ACTOR}.ppo_epochs")),
-        model_len=int(read(f"{ROLLOUT}.max_model_len") or sequence),
+        scores=not read.get(BYPASS, False),
+        use_kl=bool(read(f"{ACTOR}.use_kl_loss")) or bool(read("algorithm.use_kl_in_reward")),
+        profiled=profiled_tokens(
+            rules, configured["batched_tokens"], model_len, configured["sequences"], read.get(PICTURES, {})
+        ),
+        retriever=str(read.get("agentic_video.retrieval.model", "")),
+        model_len=model_len,
         sleeps=bool(read(f"{ROLLOUT}.free_cache_engine")) and bool(read.get(f"{ROLLOUT}.enable_sleep_mode", True)),
         adapters_served=bool(rank) and not lora.get("merge", False),
         bucket_bytes=int(read(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")) << 20,
@@ -477,7 +504,7 @@ def _ahead(read: "_ConfigReader") -> float:
 def _copies(read: "_ConfigReader") -> int:
     """Copies of the weights that verl keeps in main memory with GPUs that only play (``trainer_separate_async.py``,
     ``_compute_old_log_prob``): of the first update since the last hand-over, and later the present ones."""
-    if read.get("algorithm.rollout_correction.bypass_mode", False):
+    if read.get(BYPASS, False):
         return 0
     return 2 if read.number("trainer.v1.separate_async.parameter_sync_step", 1) > 1 else 1
 

@@ -4,8 +4,10 @@ Sources: verl 0.9.1 (``workers/engine/fsdp/transformer_impl.py`` is "engine" bel
 and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails if one is off.
 ``tests/planning/test_one_gpu.py`` compares sums with measurements on one GPU."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agentic_video.families.base import ProcessorRules
 from agentic_video.families.registry import family_of
 from agentic_video.families.shapes import TextShape
 from agentic_video.planning.shapes import ModelShape
@@ -189,27 +191,52 @@ def state_bytes(text: TextShape, tensor_parallel: int = 1) -> int:
     return 2 * linear.layers * state // tensor_parallel
 
 
-IMAGE_TOKENS = 16384
-"""Tokens of the largest picture of Qwen2-VL's processor, with which vLLM measures its encoder."""
+ANY_NUMBER = 999
+"""vLLM's default of pictures in a prompt (``vllm/config/multimodal.py``)."""
 GRAPHS = 1 * GIB
 """CUDA graphs of an engine (assumed)."""
 
 
+def profiled_tokens(
+    rules: ProcessorRules, batched_tokens: int, model_len: int, sequences: int, limits: Mapping[str, int]
+) -> int:
+    """Visual tokens with which vLLM measures its encoder: as many of the largest images, or clips, as its budget and
+    its sequences hold (``vllm/multimodal/encoder_budget.py``).
+
+    Args:
+        limits: ``limit_mm_per_prompt``.
+    """
+    sizes = {"image": rules.most_image_tokens, "video": rules.most_clip_tokens(model_len)}
+    largest, kind = max((size if limits.get(kind, ANY_NUMBER) else 0, kind) for kind, size in sizes.items())
+    if not largest:
+        return 0
+    each = max(1, min(limits.get(kind, ANY_NUMBER), model_len // largest))
+    return largest * max(1, min(max(batched_tokens, largest) // largest, sequences * each))
+
+
 def engine_bytes(
-    shape: ModelShape, *, tensor_parallel: int, batched_tokens: int, sequences: int, lora_rank: int, eager: bool
+    shape: ModelShape,
+    *,
+    tensor_parallel: int,
+    batched_tokens: int,
+    sequences: int,
+    profiled: int,
+    lora_rank: int,
+    eager: bool,
 ) -> dict[str, int]:
     """Memory of a vLLM engine on each GPU besides its KV cache.
 
     Args:
         batched_tokens: ``max_num_batched_tokens`` of one forward pass.
         sequences: ``max_num_seqs``, whose logits exist in float32, twice for sampling.
+        profiled: Visual tokens of :func:`profiled_tokens`.
     """
     text = shape.text
     parts = {
         "weights": shape.parameters * BF16 // tensor_parallel,
         "activations": batched_tokens * BF16 * (4 * text.hidden + 3 * text.intermediate // tensor_parallel)
         + sequences * text.vocab * FP32 * 2
-        + IMAGE_TOKENS * shape.vision.merge**2 * BF16 * (6 * shape.vision.hidden + 2 * shape.vision.intermediate),
+        + profiled * shape.vision.merge**2 * BF16 * (6 * shape.vision.hidden + 2 * shape.vision.intermediate),
         "graphs": 0 if eager else GRAPHS,
     }
     if lora_rank:

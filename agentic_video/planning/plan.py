@@ -20,6 +20,8 @@ from agentic_video.planning.job import (
     shards_of,
 )
 from agentic_video.planning.memory import BF16, FP32
+from agentic_video.planning.rates import Rates, shipped_rates
+from agentic_video.planning.seconds import StepSeconds, step_seconds
 from agentic_video.planning.traffic import Hop
 from agentic_video.utils.units import GIB
 
@@ -104,7 +106,7 @@ class Plan:
     engine: EngineCache
     hops: tuple[Hop, ...]
     stock_hops: tuple[Hop, ...]
-    seconds: dict[str, float]
+    seconds: StepSeconds
     findings: tuple[Finding, ...]
 
     @property
@@ -114,9 +116,11 @@ class Plan:
         return max(found, key=VERDICTS.index)
 
 
-def make_plan(job: RunSpec) -> Plan:
-    """Compute a run's plan, with changes that mend what doesn't fit."""
-    findings = [*_wrong(job), *_beyond(job), *_slow(job)]
+def make_plan(job: RunSpec, rates: Rates | None = None) -> Plan:
+    """Compute a run's plan, with changes that mend what doesn't fit; seconds by the shipped rates unless others are
+    given."""
+    rates = rates or shipped_rates()
+    findings = [*_wrong(job), *_beyond(job), *_slow(job, rates)]
     return Plan(
         job=job,
         gpu=gpu_phases(job),
@@ -124,7 +128,7 @@ def make_plan(job: RunSpec) -> Plan:
         engine=engine_of(job),
         hops=traffic.hops(job),
         stock_hops=traffic.stock_hops(job),
-        seconds=traffic.seconds(job),
+        seconds=step_seconds(job, engine_of(job).typical, rates),
         findings=tuple(sorted(findings, key=lambda finding: -VERDICTS.index(finding.verdict))),
     )
 
@@ -317,6 +321,7 @@ def _engine_parts(job: RunSpec) -> dict[str, int]:
         tensor_parallel=job.tensor_parallel,
         batched_tokens=job.batched_tokens,
         sequences=job.sequences,
+        profiled=job.profiled,
         lora_rank=job.precision.lora_rank if job.adapters_served else 0,
         eager=job.eager,
     )
@@ -636,7 +641,7 @@ def _wrong(job: RunSpec) -> Iterator[Finding]:
         )
 
 
-def _slow(job: RunSpec) -> Iterator[Finding]:
+def _slow(job: RunSpec, rates: Rates) -> Iterator[Finding]:
     """Settings that work but cost time, or more memory than expected."""
     if traffic.readers(job) > 1:
         parts = traffic.loading_parts(job)
@@ -664,11 +669,11 @@ def _slow(job: RunSpec) -> Iterator[Finding]:
             "some are processed again",
             (f"++{PICTURE_CACHE}={size}",) if larger.verdict == "fits" else (),
         )
-    times = traffic.seconds(job)
-    if times["decoding"] > times[traffic.GENERATING]:
+    times = step_seconds(job, engine.typical, rates)
+    slowest = max(times.rollouts, key=lambda name: times.rollouts[name].seconds)
+    if slowest == "decoding" and (taken := times.rollouts["decoding"].seconds) == times.rolling:
         yield Finding(
             "fits",
-            f"decoding is estimated at {times['decoding']:.0f} s a step, and generating may be as short as "
-            f"{times[traffic.GENERATING]:.0f} s",
+            f"decoding is estimated at {taken:.0f} s a step, longer than engines need",
             (f"agentic_video.frame_store.workers={4 * job.decoders}",),
         )

@@ -1,12 +1,14 @@
 """A plan as text and as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig
 
 from agentic_video.planning.job import Machines, gpus_of, job_of
 from agentic_video.planning.plan import Phase, Plan, make_plan
+from agentic_video.planning.rates import Rates
+from agentic_video.planning.seconds import Estimate
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.units import GIB
 
@@ -19,6 +21,7 @@ def plan_of(
     *,
     per_node: int | None = None,
     model: str = "",
+    rates: Rates | None = None,
 ) -> Plan:
     """The plan of a GRPO run.
 
@@ -26,12 +29,13 @@ def plan_of(
         gpus: GPUs in all, those that only play episodes included; None takes the config's.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
         model: Folder or name of the model; see :func:`agentic_video.planning.job.job_of`.
+        rates: Rates of the GPUs; None takes the shipped ones.
     """
     count, _ = gpus_of(config, gpus)
     machines = Machines(
         count, gpu_gib * GIB, host_gib * GIB, min(per_node or int(config.trainer.n_gpus_per_node), count)
     )
-    return make_plan(job_of(config, machines, model))
+    return make_plan(job_of(config, machines, model), rates)
 
 
 def plan_summary(config: DictConfig) -> str:
@@ -67,9 +71,14 @@ def text_of(plan: Plan) -> str:
         ("moved of pixels by stock verl, as patches in float32", plan.stock_hops),
     ):
         lines += [title, *(_row(hop.name, f"{hop.bytes / 1e9:9.1f} GB") for hop in moved), ""]
-    lines += ["seconds of a step, each by itself; they overlap"]
-    lines += [_row(name, f"{value:9.0f} s") for name, value in plan.seconds.items()]
-    lines += ["  (generating: a bound, at an H100's full rates; the others: estimates from times on two CPU cores)", ""]
+    times = plan.seconds
+    beside = ", at the same time" if times.apart else ""
+    lines += ["seconds of a step: rollouts, whose parts overlap", *_estimates(times.rollouts)]
+    lines += [f"seconds of a step: trainer, one after the other{beside}", *_estimates(times.trainer)]
+    lines += [
+        f"a step, at least: {times.total:.0f} s (rollouts {times.rolling:.0f} s, trainer {times.training:.0f} s)",
+        "",
+    ]
     for found in plan.findings:
         lines.append(f"{'!!' if found.verdict != 'fits' else '--'} {found.text}")
         lines += [f"   -> {change}" for change in found.changes]
@@ -85,6 +94,10 @@ def _phase(title: str, phase: Phase) -> list[str]:
     lines = [f"{title}: {phase.total / GIB:.1f} of {phase.capacity / GIB:g} GiB, {phase.verdict}"]
     parts = sorted(phase.parts.items(), key=lambda part: -part[1])
     return [*lines, *(_row(name, f"{size / GIB:9.1f} GiB") for name, size in parts if size >= 0.05 * GIB), ""]
+
+
+def _estimates(parts: Mapping[str, Estimate]) -> list[str]:
+    return [_row(name, f"{part.seconds:9.1f} s   {part.kind} ({part.source})") for name, part in parts.items()]
 
 
 def _row(name: str, value: str) -> str:
@@ -117,6 +130,12 @@ def values_of(plan: Plan) -> dict[str, Any]:
         },
         "moved_bytes": {hop.name: hop.bytes for hop in plan.hops},
         "stock_moved_bytes": {hop.name: hop.bytes for hop in plan.stock_hops},
-        "seconds": plan.seconds,
+        "seconds": {
+            "rollouts": {name: vars(part) for name, part in plan.seconds.rollouts.items()},
+            "trainer": {name: vars(part) for name, part in plan.seconds.trainer.items()},
+            "rollouts_at_least": plan.seconds.rolling,
+            "trainer_in_all": plan.seconds.training,
+            "step_at_least": plan.seconds.total,
+        },
         "findings": [{**vars(finding), "changes": list(finding.changes)} for finding in plan.findings],
     }

@@ -1,10 +1,9 @@
-"""Bytes that a step moves, what waits in main memory, and seconds outside the model: per hop, from a job.
+"""Bytes that a step moves, and what waits in main memory: per hop, from a job.
 
 Images travel as references (``training/inputs/references.py``); engines and the trainer's ranks fetch pixels as bytes.
 For comparison: stock verl's float32 patches through TransferQueue.
 
-Sources: this package's own way of pixels, vLLM's and verl's code, and times on two CPU cores, each given with its
-constant. They are orders of magnitude: decoding depends on the videos, the rest on the machine."""
+Sources: this package's own way of pixels, vLLM's and verl's code."""
 
 import math
 from dataclasses import dataclass
@@ -14,9 +13,7 @@ from agentic_video.planning.memory import (
     BF16,
     FP32,
     gradient_bytes,
-    kv_bytes,
     optimizer_bytes,
-    state_bytes,
     weight_bytes,
 )
 from agentic_video.utils.units import GIB
@@ -34,15 +31,6 @@ PROCESS = 3 * GIB
 """A process that has imported torch, vLLM and verl: one per actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB
 """An agent-loop or reward worker (assumed)."""
-
-DECODE_SECONDS = 0.026
-"""Per frame sought in a 20-minute H.264 file (PyAV, 64 evenly spaced frames in 1.68 s)."""
-ENGINE_SECONDS = 0.010
-"""vLLM's preprocessing of a frame of 448 x 224 (64 frames in 650 ms)."""
-MEASURED_PIXELS = 448 * 224
-HBM, FLOPS = 3.35e12, 989e12
-"""Bytes and bfloat16 operations per second of an H100 (data sheet), which no program reaches."""
-GENERATING = "generating, at least"
 
 
 @dataclass(frozen=True)
@@ -108,7 +96,7 @@ def hops(job: RunSpec) -> tuple[Hop, ...]:
         Hop("into TransferQueue", queued),
         Hop(f"out of TransferQueue, {job.passes} times", job.passes * queued),
         Hop("frame stores to the trainer, at most", job.machines.gpus * rank_bytes(job)),
-        Hop("weights to vLLM", job.players.gpus * _synced(job)),
+        Hop("weights to vLLM", job.players.gpus * synced_bytes(job)),
     )
 
 
@@ -126,7 +114,7 @@ def stock_hops(job: RunSpec) -> tuple[Hop, ...]:
     )
 
 
-def _synced(job: RunSpec) -> int:
+def synced_bytes(job: RunSpec) -> int:
     """Bytes that a trainer's process hands to its engine: weights as they are held, merged ones in bfloat16, or
     adapters (``bucketed_weight_transfer.py:112``, engine:1066). Engines on other GPUs get all weights each time
     (``engine_workers.py``, ``update_weights``)."""
@@ -218,50 +206,12 @@ def engine_pictures(job: RunSpec) -> Pictures:
     return Pictures(job.picture_cache // each, wants, wants * each)
 
 
-def prefilled_tokens(job: RunSpec) -> int:
-    """Least tokens of a step that engines compute.
-
-    With the prefix cache a group computes once what its rollouts share: the overview, and the other tokens that weren't
-    generated (prompt, question; tool replies count as shared, too). Without it every turn computes the overview again.
-    """
-    episode, overview = job.episode, _overview_tokens(job)
-    if not job.prefix_cached:
-        return job.episodes * (job.typical + (episode.turns - 1) * overview)
-    shared = min(job.typical, overview + episode.text_tokens - episode.said_tokens)
-    return job.questions * shared + job.episodes * (job.typical - shared)
+def shared_tokens(job: RunSpec) -> int:
+    """Tokens that the rollouts of a question share: the overview, and others that weren't generated (prompt, question;
+    tool replies count as shared, too)."""
+    return min(job.typical, overview_tokens(job) + job.episode.text_tokens - job.episode.said_tokens)
 
 
-def _overview_tokens(job: RunSpec) -> int:
+def overview_tokens(job: RunSpec) -> int:
+    """Tokens of the first view's frames."""
     return min(job.typical, job.episode.overview_frames * (job.frame_tokens + LABEL_TOKENS))
-
-
-def generating_seconds(job: RunSpec) -> float:
-    """Lower bound of a step's rollouts: an H100's memory and arithmetic at full rates, in parallel.
-
-    Each engine's forward pass reads the language model once for all its sequences, and a generated token reads its
-    sequence's cache, which grows from the overview to the whole episode. Each token goes through the decoder's layers
-    once, each distinct frame through the vision tower; attention isn't counted. Episodes are typical."""
-    shape, text, said = job.shape, job.shape.text, job.episode.said_tokens
-    each = job.episodes / job.engines  # episodes of an engine
-    passes = max(1.0, each / job.sequences) * said
-    weights = (shape.language - (0 if text.tied else shape.embedding)) * BF16 / job.tensor_parallel
-    cached = (_overview_tokens(job) + job.typical) / 2 * kv_bytes(text, job.tensor_parallel)
-    cached += state_bytes(text, job.tensor_parallel) / 2  # the running one
-    read = passes * weights + each * said * cached
-    layers = prefilled_tokens(job) * (shape.decoder - text.idle_parameters)
-    blocks = distinct_frames(job) * job.frame_patches * shape.vision.depth * shape.block
-    return max(read / HBM, 2 * (layers + blocks) / (job.engines * job.tensor_parallel * FLOPS))
-
-
-def seconds(job: RunSpec) -> dict[str, float]:
-    """Seconds of a step's parts, each by itself; they overlap.
-
-    ``decoding`` and ``vLLM's preprocessing`` are estimates from times on two CPU cores, for all nodes' threads and each
-    engine's server; ``generating`` is a lower bound (:func:`generating_seconds`)."""
-    distinct = distinct_frames(job)
-    scale = math.prod(job.frame_size) / MEASURED_PIXELS
-    return {
-        "decoding": distinct * DECODE_SECONDS / (job.decoders * job.nodes),
-        "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.servers,
-        GENERATING: generating_seconds(job),
-    }

@@ -8,7 +8,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import Any
 
 from agentic_video.rollout.tokens import ChatFormat
 from benchmarks.gpu.actor import Actor, ActorSetting
-from benchmarks.gpu.machine import REPOSITORY, Skip, alone, called, require, require_memory
+from benchmarks.gpu.machine import Skip, alone, called, require, require_memory
 from benchmarks.gpu.rollout import Rollout, RolloutSetting, Said
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, picture_tokens, plan
-from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpoint
+from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, write_checkpoint
 from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
@@ -165,13 +165,12 @@ def actor_update(
     vision_layers: int | None = None,  # depth of the vision tower; None: the whole
     sequences: int = 1,  # of a batch; each is a micro-batch
     steps: int = 2,  # timed steps, after one that isn't
-    gpus: int = 16,  # for how many the memory of a whole model is reckoned
     recipe: str = "videozoomer",  # whose ``cluster.yaml`` the settings are
     learning_rate: float = 1e-6,  # of AdamW
 ) -> dict[str, Any]:
     """Memory and time of an optimizer step on sequences of the papers' length, by depth of the model.
 
-    Depths that don't fit are left out. Two depths give the cost of a layer, from which :func:`whole_model` reckons.
+    Depths that don't fit are left out. Two depths give the cost of a layer (``agentic-video plan --calibrate``).
     """
     require("verl")
     depths: list[dict[str, Any]] = []
@@ -200,11 +199,7 @@ def actor_update(
             if not depths:
                 raise Skip(f"{problem}: {str(error).splitlines()[0]}") from error
             break
-    result: dict[str, Any] = {"depths": depths, "problem": problem}
-    if model in SHAPES and len(depths) > 1 and "peak_allocated" in depths[0] and not lora_rank:
-        activations = planned_activations(replace(setting, model=scratch), model, images, gpus)
-        result["whole"] = whole_model(model, depths, gpus, activations)
-    return result
+    return {"depths": depths, "problem": problem}
 
 
 def one_depth(
@@ -308,65 +303,6 @@ def pixel_waits(
         actor.close()
     share = sum(row["waited"] for row in rows) / sum(row["seconds"] for row in rows)
     return {"passes": rows, "share": share, "tokens": tokens * sequences, "images": images * sequences}
-
-
-PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct"}
-"""Names of :data:`SHAPES` in the planner."""
-
-
-def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
-    """Planner's bytes of a GPU at the worst moment of an update before the optimizer steps, where sequences are as long
-    as a micro-batch of so many images and the model is sharded over so many GPUs."""
-    from agentic_video.config.compose import compose_recipe
-    from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
-    from agentic_video.planning.plan import update_moments
-    from agentic_video.utils.units import GIB
-
-    words = [
-        *setting.overrides(),
-        f"agentic_video.plan.frames={images}",
-        f"agentic_video.plan.overview_frames={images}",
-    ]
-    words += [f"agentic_video.plan.width={FRAME[0]}", f"agentic_video.plan.height={FRAME[1]}"]
-    config = compose_recipe(REPOSITORY / "recipes" / setting.recipe, "cluster", words)
-    job = job_of(config, Machines(gpus, 80 * GIB, 1024 * GIB), PUBLISHED[model])
-    text = max(1, setting.tokens - images * (job.frame_tokens + LABEL_TOKENS))
-    episode = replace(job.episode, text_tokens=max(text, job.episode.said_tokens))
-    job = replace(job, episode=episode, micro_tokens=setting.tokens)
-    moments = update_moments(job)
-    return max(sum(parts.values()) for name, parts in moments.items() if name != "when the optimizer steps")
-
-
-def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
-    """Reckon the whole model on each of several GPUs from two depths: linear in the layers.
-
-    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again for AdamW. FSDP
-    shares all of it. Activations lie below that peak and aren't measured: they are the planner's.
-    """
-    small, large = depths[0], depths[-1]
-    full, step = SHAPES[model].layers, large["layers"] - small["layers"]
-
-    def at_full(key: str) -> float:
-        return float(small[key] + (large[key] - small[key]) / step * (full - small["layers"]))
-
-    shared = at_full("peak_allocated") / gpus
-    seconds = at_full("seconds")
-    return {
-        "layers": full,
-        "gpus": gpus,
-        "seconds": seconds,
-        "tokens_per_second": small["tokens"] / seconds,
-        "resident": at_full("resident") / gpus,
-        "step": shared,
-        "activations": activations,
-        "peak": max(shared, activations),
-        "parameters": sum_of(parameters(model), full),
-    }
-
-
-def sum_of(parts: Mapping[str, int], layers: int) -> int:
-    """Parameters of a model of so many layers."""
-    return parts["embedding"] + parts["head"] + parts["vision"] + layers * parts["layer"]
 
 
 def vllm_turns(

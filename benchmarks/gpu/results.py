@@ -60,16 +60,12 @@ def seconds(value: float) -> str:
 
 
 def rows_actor(result: Entry) -> list[list[str]]:
-    """Rows of :func:`benchmarks.gpu.measure.actor_update`: one for each depth, and the whole model as reckoned."""
+    """Rows of :func:`benchmarks.gpu.measure.actor_update`: one for each depth."""
     rows = []
-    depths = [(str(depth["layers"]), depth.get("peak_allocated"), depth) for depth in result["depths"]]
-    if whole := result.get("whole"):
-        label = f"{whole['layers']}, reckoned for {whole['gpus']} GPUs"
-        depths.append((label, whole["peak"], {"tokens": result["depths"][0]["tokens"], "attention": "", **whole}))
-    for label, peak, depth in depths:
-        memory = [gib(depth.get("resident")), gib(peak)]
+    for depth in result["depths"]:
+        memory = [gib(depth.get("resident")), gib(depth.get("peak_allocated"))]
         rate = [f"{depth['seconds']:.2f}", f"{depth['tokens_per_second']:.0f}"]
-        rows.append([label, str(depth["tokens"]), *memory, *rate, depth["attention"]])
+        rows.append([str(depth["layers"]), str(depth["tokens"]), *memory, *rate, depth["attention"]])
     return rows
 
 

@@ -83,3 +83,29 @@ def test_mistakes_cost_one_line(words: str, message: str, capsys: pytest.Capture
     said = capsys.readouterr()
     assert not said.out
     assert message in said.err and said.err.count("\n") == 1
+
+
+def test_calibrated_by_a_gpu_s_own_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plan", "--recipe", "framethinker", "--json"]
+    assert cli.main(command) == 0
+    shipped = json.loads(capsys.readouterr().out)["seconds"]
+    depths = [{"layers": n, "tokens": 16_384, "images": 64, "seconds": 4.0 + n} for n in (2, 4)]
+    cells = {
+        "actor-7b-16k-fused": {
+            "state": "passed",
+            "parameters": {"model": "qwen2.5-vl-7b", "fused": True},
+            "result": {"depths": depths},
+        }
+    }
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"facts": {"name": "NVIDIA L40S"}, "cells": cells}))
+    assert cli.main([*command, "--calibrate", str(file)]) == 0
+    own = json.loads(capsys.readouterr().out)["seconds"]
+    update = own["trainer"]["updates"]
+    assert update["seconds"] > 2 * shipped["trainer"]["updates"]["seconds"] and "L40S" in update["source"]
+    assert own["rollouts"] == shipped["rollouts"]
+    del depths[0]["seconds"]
+    file.write_text(json.dumps({"facts": {}, "cells": cells}))
+    assert cli.main([*command, "--calibrate", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert f"{file}: cells.actor-7b-16k-fused.result.depths[0].seconds" in error and error.count("\n") == 1

@@ -31,7 +31,7 @@ SHORT = rf"^\| (?:{'|'.join(TITLES.values())}) \|.*\|$"
 
 
 def cells(name: str, of: str, *plans: Plan, pixels: bool = False) -> str:
-    """A row: GiB of each phase, sequences, bytes of pixels, main memory, verdict, of each plan."""
+    """A row of each plan: GiB of phases, sequences, of papers bytes of pixels and seconds, main memory, verdict."""
 
     def each(values: Iterator[str]) -> str:
         return ", ".join(dict.fromkeys(values))
@@ -44,6 +44,7 @@ def cells(name: str, of: str, *plans: Plan, pixels: bool = False) -> str:
         each(f"{plan.engine.typical:.0f} of {plan.engine.wanted}" for plan in plans),
         *([gigabytes(moved) for moved in moved_bytes(plans[0])] if pixels else []),
         f"{plans[0].host[1].total / GIB:.0f} GiB",
+        *([f"{plans[0].seconds.training:.0f} of {plans[0].seconds.total:.0f} s"] if pixels else []),
         each(plan.verdict for plan in plans),
     ]
     return f"| {' | '.join(row)} |"

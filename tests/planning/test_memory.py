@@ -11,6 +11,7 @@ from verl.utils.torch_functional import entropy_from_logits
 
 from agentic_video.planning import memory
 from agentic_video.planning.memory import BF16, Head, Precision
+from agentic_video.planning.published_checkpoints import published_checkpoints
 from agentic_video.planning.shapes import ModelShape, published_shapes
 from agentic_video.utils.units import GIB
 from tests.planning.live import LiveBytes, allocated_peak
@@ -269,3 +270,33 @@ def test_published_logits() -> None:
     assert memory.head_bytes(53_248, SEVEN.text, Head(entropy=True)) == 3 * one
     assert memory.head_bytes(53_248, SEVEN.text, Head(fused=True, entropy=True)) / GIB < 5
     assert memory.kv_bytes(SEVEN.text) == 57_344
+
+
+def test_as_many_largest_items_as_vllm_s_encoder_budget_holds() -> None:
+    """An image of at most 16,384 tokens, a clip of Qwen2.5-VL of as many for each two of 14 frames."""
+    older, newer = (
+        published_checkpoints()[name].rules for name in ("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-VL-8B-Instruct")
+    )
+    images = {"image": 128, "video": 0}
+    for rules in (older, newer):
+        assert memory.profiled_tokens(rules, 8192, 53_248, 128, images) == 16_384  # the budget is one item at least
+        assert memory.profiled_tokens(rules, 32_767, 53_248, 128, images) == 16_384
+        assert memory.profiled_tokens(rules, 65_536, 53_248, 128, images) == 4 * 16_384
+    # two sequences of at most one image
+    assert memory.profiled_tokens(older, 65_536, 53_248, 2, {"image": 1, "video": 0}) == 2 * 16_384
+    # three images' tokens in 53,248; Qwen3-VL's largest clip, 12,288 tokens, is less than its largest image
+    assert memory.profiled_tokens(older, 8192, 53_248, 128, {}) == 3 * 16_384
+    assert memory.profiled_tokens(newer, 8192, 53_248, 128, {}) == 16_384
+    assert memory.profiled_tokens(older, 8192, 53_248, 128, {"image": 0, "video": 0}) == 0
+
+
+def test_a_second_profiled_image_takes_its_blocks_memory() -> None:
+    """16,384 tokens of four patches, each in bfloat16 six times the hidden size and twice the MLP's."""
+    shape = published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"]
+    one, two = (
+        memory.engine_bytes(
+            shape, tensor_parallel=1, batched_tokens=8192, sequences=1, profiled=profiled, lora_rank=0, eager=True
+        )["activations"]
+        for profiled in (16_384, 32_768)
+    )
+    assert two - one == 16_384 * 4 * 2 * (6 * 1280 + 2 * 3420)

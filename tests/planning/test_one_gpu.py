@@ -12,6 +12,16 @@ import pytest
 from agentic_video.planning import memory
 from agentic_video.planning.job import Machines, RunSpec, job_of
 from agentic_video.planning.plan import update_moments
+from agentic_video.planning.rates import (
+    Depth,
+    Parameters,
+    Rate,
+    Turn,
+    actor_work,
+    shipped,
+    shipped_rates,
+    turn_work,
+)
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.units import GIB
 from benchmarks.gpu.actor import ActorSetting
@@ -95,3 +105,43 @@ def test_a_frozen_head_gets_no_gradient() -> None:
 def test_the_kv_cache_of_a_fixed_size() -> None:
     """40 GB hold 697,536 tokens (docs/gpu.md, vLLM over turns), in blocks of 16."""
     assert 40_000_000_000 // memory.kv_bytes(published_shapes()[SEVEN].text) // 16 * 16 == 697_536
+
+
+TIMED = [
+    # run of rates.yaml, cell, planned over measured; the rates come from the first
+    *((0, "actor-7b-16k-fused", 1.0, number) for number in (0, 1)),
+    (1, "actor-7b-24k-fused", 0.94, 0),
+    (1, "actor-qwen3-8b-24k-lora-fused", 0.76, 0),
+    *((0, "vllm-7b-64", ratio, number) for number, ratio in enumerate((1.0, 0.94, 0.97))),
+]
+
+
+@pytest.mark.parametrize(("run", "name", "ratio", "number"), TIMED)
+def test_seconds_that_were_measured_are_planned(run: int, name: str, ratio: float, number: int) -> None:
+    """Rates of two depths of 16,384 tokens, and of a first turn, predict another GPU's updates and later turns."""
+    facts, measured = shipped()["runs"][run]["facts"]["name"], shipped()["runs"][run]["cells"][name]
+    (memory_rate,) = [size for known, size in shipped()["memory"].items() if known in facts]
+    rates = replace(shipped_rates(), memory=Rate(memory_rate, "guessed", ""))
+    parameters, result = Parameters(**measured["parameters"]), measured["result"]
+    if "depths" in result:
+        depth = Depth(**result["depths"][number])
+        assert rates.seconds(actor_work(parameters, depth)) / depth.seconds == pytest.approx(ratio, abs=0.01)
+    else:
+        turns = [Turn(**turn) for turn in result["turns"]]
+        prompts, replies = turn_work(parameters, turns, number)
+        planned = prompts / rates.engine.value + replies / memory_rate
+        assert planned / turns[number].slowest == pytest.approx(ratio, abs=0.01)
+
+
+def test_the_longer_cell_s_rate_predicts_the_shorter_one() -> None:
+    """The other way round: the tower's rate of 128 frames on the H100, with the same decoder's, for 64 frames."""
+    runs, rates = shipped()["runs"], shipped_rates()  # the H100's memory
+    cells = {**runs[0]["cells"], **runs[1]["cells"]}
+    depths = {
+        name: Depth(**cells[name]["result"]["depths"][0]) for name in ("actor-7b-24k-fused", "actor-7b-16k-fused")
+    }
+    works = {name: actor_work(Parameters("qwen2.5-vl-7b", fused=True), depth) for name, depth in depths.items()}
+    long, short = works.values()
+    left = depths["actor-7b-24k-fused"].seconds - rates.seconds(replace(long, tower=0))
+    tower = replace(rates, tower=Rate(long.tower / left, "measured", ""), memory=Rate(4.8e12, "guessed", ""))
+    assert tower.seconds(short) / depths["actor-7b-16k-fused"].seconds == pytest.approx(1.06, abs=0.02)

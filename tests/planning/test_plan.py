@@ -256,7 +256,8 @@ def test_data_parallel_engines_have_a_cache_each_and_share_their_server_s_pictur
     assert two.engine == alone.engine and two.gpu == alone.gpu
     pictures = "engines' processed pictures"
     assert 2 * two.host[1].parts[pictures] == alone.host[1].parts[pictures]
-    assert two.seconds["vLLM's preprocessing"] == 2 * alone.seconds["vLLM's preprocessing"]
+    name = "vLLM's preprocessing"
+    assert two.seconds.rollouts[name].seconds == 2 * alone.seconds.rollouts[name].seconds
     (wrong,) = [
         one for one in plan("videozoomer", 16, "actor_rollout_ref.rollout.data_parallel_size=3").findings
         if "16 GPUs can't be shared by engines of 3" in one.text

@@ -22,6 +22,9 @@ def test_text_has_every_part_and_the_verdict_last() -> None:
     for phase in found.gpu:
         for name, size in phase.parts.items():
             assert size < 0.05 * GIB or any(line.startswith(f"  {name} ") for line in lines), name
+    for name, part in (*found.seconds.rollouts.items(), *found.seconds.trainer.items()):
+        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
+        assert f"{part.seconds:.1f} s" in line and part.kind in line
 
 
 def test_json_adds_up() -> None:
@@ -29,7 +32,11 @@ def test_json_adds_up() -> None:
     for phase in (*values["gpu"], *values["host"]):
         assert sum(phase["parts"].values()) == pytest.approx(phase["total"])
     assert values["nodes"] == 2 and values["verdict"] == "fits"
-    assert set(values["seconds"]) == {"decoding", "vLLM's preprocessing", "generating, at least"}
+    seconds = values["seconds"]
+    for part in (*seconds["rollouts"].values(), *seconds["trainer"].values()):
+        assert part["seconds"] > 0 and part["source"] and part["kind"] in ("measured", "derived", "guessed")
+    assert seconds["trainer_in_all"] == pytest.approx(sum(part["seconds"] for part in seconds["trainer"].values()))
+    assert seconds["step_at_least"] == pytest.approx(seconds["rollouts_at_least"] + seconds["trainer_in_all"])
 
 
 def test_what_stock_verl_would_move_stands_beside_it() -> None:

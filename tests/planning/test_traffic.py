@@ -117,45 +117,14 @@ def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: RunSpec) -
     assert "gradients" not in traffic.host_parts(job)
 
 
-def test_what_a_group_begins_with_is_computed_once(job: RunSpec) -> None:
-    # 64 frames of 128 tokens and 12 around each, and 2,000 tokens that nobody said; 4,360 others of each rollout
-    assert job.prefix_cached
-    assert traffic.prefilled_tokens(job) == 128 * (64 * 140 + 2000) + 2048 * 4360 == 10_332_160
-    # 64 frames more of a rollout's own are computed by each
+def test_what_a_group_s_rollouts_share(job: RunSpec) -> None:
+    # 64 frames of 128 tokens and 12 around each, and 2,000 tokens that nobody said
+    assert traffic.overview_tokens(job) == 64 * 140
+    assert traffic.shared_tokens(job) == 64 * 140 + 2000
     own = replace(job, episode=replace(job.episode, overview_frames=0))
-    assert traffic.prefilled_tokens(own) == 128 * 2000 + 2048 * 13_320
-    plain = plan("videozoomer", 16, "actor_rollout_ref.rollout.enable_prefix_caching=False").job
-    assert plain.episode.turns == 3  # the second and the third compute the overview again
-    assert traffic.prefilled_tokens(plain) == 2048 * (15_320 + 2 * 64 * 140)
-
-
-def test_the_bound_of_generating(job: RunSpec) -> None:
-    """16 engines of 128 sequences say 1,000 tokens each: 1,000 passes read 7.07 billion parameters in bfloat16.
-
-    Each token reads 57,344 bytes of all tokens before it, on average half way from the overview to the end.
-    """
-    weights = 2 * (28 * 233_057_792 + 152_064 * 3584 + 3584)
-    read = 1000 * weights + 128 * 1000 * 57_344 * (64 * 140 + 15_320) / 2
-    assert traffic.generating_seconds(job) == pytest.approx(read / 3.35e12) == pytest.approx(30.8, abs=0.1)
-    assert traffic.seconds(job)["generating, at least"] == traffic.generating_seconds(job)
-    # half as many sequences at a time: twice as many passes
-    fewer = traffic.generating_seconds(replace(job, sequences=64))
-    assert fewer == pytest.approx((read + 1000 * weights) / 3.35e12)
-
-
-def test_arithmetic_bounds_it_where_little_is_said(job: RunSpec) -> None:
-    brief = replace(job, episode=replace(job.episode, said_tokens=1))
-    tokens = 128 * (64 * 140 + 2999) + 2048 * (15_320 - 64 * 140 - 2999)
-    tower = 128 * (64 + 16 * 24) * 512 * 32 * job.shape.block  # each distinct frame's patches
-    each = 2 * (tokens * 28 * 233_057_792 + tower) / 16
-    assert traffic.generating_seconds(brief) == pytest.approx(each / 989e12)
-
-
-def test_an_engine_on_more_gpus_reads_its_part_of_the_cache_on_each(job: RunSpec) -> None:
-    # 4 engines of 512 sequences, 128 at a time: each GPU reads as much of their caches, and a quarter of the weights in
-    # four times as many passes
-    one, four = (traffic.generating_seconds(replace(job, tensor_parallel=size)) for size in (1, 4))
-    assert job.sequences == 128 and four == pytest.approx(one)
+    assert traffic.shared_tokens(own) == 2000
+    short = replace(job, longest=5000)
+    assert traffic.shared_tokens(short) == traffic.overview_tokens(short) == 5000
 
 
 def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: RunSpec) -> None:

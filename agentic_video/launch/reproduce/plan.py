@@ -100,11 +100,10 @@ def _launched(reproduction: Reproduction, stage: ChainStage, gpus: int, environm
 def _planned(plan: Plan, stage: ChainStage, config: DictConfig) -> str:
     """Memory and least seconds of a GRPO stage, computed and not measured."""
     peak = max(plan.gpu, key=lambda phase: phase.total)
-    machines, least = plan.job.machines, max(plan.seconds.values(), default=0.0)
+    machines, least = plan.job.machines, plan.seconds.total
     text = (
         f"computed, not measured: {machines.gpus} GPUs of {machines.gpu_bytes / GIB:g} GiB, of which "
-        f"{peak.total / GIB:.0f} are taken ({plan.verdict}); at least {least:.0f} s a step before the update, whose "
-        "time isn't computed"
+        f"{peak.total / GIB:.0f} are taken ({plan.verdict}); at least {least:.0f} s a step"
     )
     most = int(config.data.get("train_max_samples") or 0)
     steps = total_steps(config, min(stage.rows, most) if most > 0 else stage.rows)

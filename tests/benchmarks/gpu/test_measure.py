@@ -60,39 +60,6 @@ def test_agreement_by_hand() -> None:
         measure.compare([float("nan"), 0.0], [0.0, 0.0])
 
 
-def test_the_whole_model_is_reckoned_from_two_depths() -> None:
-    # A layer takes 1 s, 10 bytes that stay and 5 that don't; the rest 3 s, 100 and 50.
-    depths = [
-        {"layers": n, "tokens": 60, "seconds": 3.0 + n, "resident": 100 + 10 * n, "peak_allocated": 150 + 15 * n}
-        for n in (2, 4)
-    ]
-    whole = measure.whole_model("qwen2.5-vl-7b", depths, 16, 30.0)
-    assert whole["layers"] == 28 and whole["seconds"] == pytest.approx(31.0)
-    assert whole["resident"] == pytest.approx((100 + 280) / 16)
-    assert whole["step"] == pytest.approx((150 + 15 * 28) / 16) == whole["peak"]  # all of it is shared
-    assert whole["tokens_per_second"] == pytest.approx(60 / 31)
-    assert whole["parameters"] == pytest.approx(8.29e9, rel=1e-3)  # as the model's page says
-    assert measure.whole_model("qwen2.5-vl-7b", depths, 16, 40.0)["peak"] == 40.0
-
-
-def test_what_was_measured_is_the_optimizer_s_step() -> None:
-    """Weights, two moments, gradients and AdamW's own: five times float32, of 2.23 and 2.70 billion parameters."""
-    for layers, peak in ((2, 41.7), (4, 50.4)):
-        count = measure.sum_of(measure.parameters("qwen2.5-vl-7b"), layers)
-        assert 5 * 4 * count / 2**30 == pytest.approx(peak, abs=0.15)
-
-
-def test_the_whole_model_s_activations_are_the_planner_s(tmp_path: Path) -> None:
-    """One sequence of 16,384 tokens with 64 frames on 16 GPUs: less than what one GPU showed beside two layers."""
-    setting = ActorSetting(tmp_path, "cuda", 16_384, fused=True, attention="flash_attention_2")
-    found = measure.planned_activations(setting, "qwen2.5-vl-7b", 64, 16) / 2**30
-    states = 16 * 8_292_166_656 / 16 / 2**30  # weights, gradients and moments
-    # each layer's input in bfloat16 alone is 28 * 16,384 * 3,584 * 2 bytes, 3.1 GiB
-    assert states * 0.7 + 3.1 < found < states + 20
-    longer = ActorSetting(tmp_path, "cuda", 32_768, fused=True, attention="flash_attention_2")
-    assert measure.planned_activations(longer, "qwen2.5-vl-7b", 128, 16) / 2**30 > found + 5
-
-
 def test_what_is_missing_skips_a_cell() -> None:
     require("torch")
     require_memory("cpu", 1e9)

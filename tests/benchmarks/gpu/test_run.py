@@ -138,18 +138,16 @@ def test_a_folder_s_cells_are_of_one_gpu_and_one_set_of_versions(tmp_path: Path)
 def test_tables_by_hand() -> None:
     depth = {"layers": 2, "tokens": 16384, "images": 64, "seconds": 4.0, "tokens_per_second": 4096.0}
     depth |= {"resident": 3 * 2**30, "peak_allocated": 5 * 2**30, "attention": "sdpa"}
-    whole = {"layers": 28, "gpus": 16, "seconds": 30.0, "tokens_per_second": 546.1, "resident": 2**30, "peak": 2**31}
     known = {
         "facts": FACTS,
         "cells": {
-            "actor-x": {"state": "passed", "reason": "", "result": {"depths": [depth], "whole": whole}},
+            "actor-x": {"state": "passed", "reason": "", "result": {"depths": [depth]}},
             "vllm-x": {"state": "skipped", "reason": "needs about 40 GiB", "result": None},
         },
     }
     text = results.tables(known)
     assert "driver 580.1, CUDA 13.0" in text and "flash-attn not installed" in text
     assert "| actor-x | 2 | 16384 | 3.0 | 5.0 | 4.00 | 4096 | sdpa |" in text
-    assert "| actor-x | 28, reckoned for 16 GPUs | 16384 | 1.0 | 2.0 | 30.00 | 546 |  |" in text
     assert "| vllm-x | skipped | needs about 40 GiB |" in text and "### vLLM" not in text
 
 

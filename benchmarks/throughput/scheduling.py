@@ -23,9 +23,11 @@ from verl.workers.rollout.router import GlobalRequestLoadBalancer
 from agentic_video.config.compose import compose_recipe
 from agentic_video.planning.job import LABEL_TOKENS, Machines, RunSpec, job_of
 from agentic_video.planning.job import Episode as TypicalEpisode
-from agentic_video.planning.memory import BF16, kv_bytes
+from agentic_video.planning.memory import kv_bytes
 from agentic_video.planning.plan import engine_of
-from agentic_video.planning.traffic import ENGINE_SECONDS, FLOPS, HBM, engine_pictures
+from agentic_video.planning.rates import read_weights
+from agentic_video.planning.seconds import ENGINE_SECONDS
+from agentic_video.planning.traffic import engine_pictures
 from agentic_video.training.loop.router import GroupRouter
 from agentic_video.utils.units import GIB
 from benchmarks.tables import table
@@ -34,6 +36,8 @@ from benchmarks.throughput.engines import Clock, Cluster, Episode, MovingRouter,
 REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).with_name("episodes.json")
 SEEDS = (0, 1, 2)
+HBM, FLOPS = 3.35e12, 989e12
+"""Bytes and bfloat16 operations per second of an H100 (data sheet)."""
 TOOL_SECONDS, TOOL_SIGMA = 0.65, 0.5
 """Median of a zoom (1080p, docs/performance.md), and the spread of its logarithm (assumed)."""
 MOST_TURNS, MOST_SAID = 5, 4096
@@ -150,11 +154,10 @@ LENGTHS = {"recorded": recorded, "heavy": heavy}
 def rates_of(job: RunSpec, efficiency: float, picture: float) -> Rates:
     """An engine of a run at a share of the data sheet's rates."""
     shape, episode, tensor = job.shape, job.episode, job.tensor_parallel
-    weights = (shape.language - (0 if shape.text.tied else shape.embedding)) * BF16 / tensor
     visual = episode.frames * job.frame_patches * shape.vision.depth * shape.block
     each, frame = kv_bytes(shape.text, tensor), job.frame_tokens + LABEL_TOKENS
     return Rates(
-        weights=weights / (HBM * efficiency),
+        weights=read_weights(shape) / (HBM * efficiency * tensor),
         cached=each / (HBM * efficiency),
         token=2 * (shape.decoder + visual / job.typical) / (FLOPS * efficiency * tensor),
         picture=picture,

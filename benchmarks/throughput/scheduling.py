@@ -271,6 +271,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, nargs="+", help="evaluations of the toy world to keep instead")
     parser.add_argument("--gpus", type=int, nargs="+", default=[2, 16, 128], help="GPUs (default: 2 16 128)")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs of an engine (default: 1)")
+    parser.add_argument("--steps", type=int, default=6, help="of a run; the first two aren't counted")
     parser.add_argument("--tokens", type=float, default=4000.0, help="a second, of a trainer's GPU (docs/gpu.md)")
     parser.add_argument("--sync", type=float, default=10.0, help="seconds for handing weights over")
     parser.add_argument("--efficiency", type=float, default=0.5, help="share of an H100's full rates")
@@ -287,7 +288,8 @@ def main() -> None:
     config = compose_recipe(REPOSITORY / "recipes" / "videozoomer", "cluster", overrides)
     job = job_of(config, Machines(max(options.gpus), 80 * GIB, 1024 * GIB))
     rates = rates_of(job, options.efficiency, options.picture)
-    compared = [replace(one, trained=options.tokens, sync=options.sync) for one in settings(options.gpus)]
+    changed = {"trained": options.tokens, "sync": options.sync, "steps": options.steps}
+    compared = [replace(one, **changed) for one in settings(options.gpus)]
     with ProcessPoolExecutor(2) as pool:
         futures = [[pool.submit(simulate, one, job.episode, rates, seed, tensor) for seed in SEEDS] for one in compared]
         results = [[future.result() for future in runs] for runs in futures]

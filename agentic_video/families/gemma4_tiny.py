@@ -115,6 +115,12 @@ class TinyGemma4(TinyModels):
         )
         return config, Gemma4ForConditionalGeneration
 
+    def prepare(self, model: Any) -> None:
+        """Scale queries as other families' attention does: here trained norms do, whose random ones leave it sharp."""
+        for name, module in model.named_modules():
+            if name.endswith(".q_norm"):
+                torch.nn.init.constant_(module.weight, module.weight.numel() ** -0.5)
+
     def embed(self, model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
         """See the base; with the embeddings of each layer."""
         language, config = model.model.language_model, model.config

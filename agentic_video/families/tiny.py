@@ -93,6 +93,9 @@ class TinyModels(ABC):
     def config_and_class(self, sizes: TinySizes, tokenizer: Any) -> tuple[Any, Any]:
         """The config with a tokenizer's vocabulary, and the class of the model."""
 
+    def prepare(self, model: Any) -> None:  # noqa: B027 (most families need nothing)
+        """Change random weights with which the model learns badly."""
+
     def write_tokenizer_files(self, folder: Path) -> None:  # noqa: B027 (most families need nothing)
         """Add what the family's tokenizer class expects next to a saved tokenizer."""
 

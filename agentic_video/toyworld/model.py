@@ -116,6 +116,7 @@ def build_model(tokenizer: Any, recipe: ModelRecipe) -> Any:
     config._attn_implementation = "sdpa"
     torch.manual_seed(recipe.seed)
     model = model_class(config).float()
+    tiny.prepare(model)
     end, pad = tokenizer.convert_tokens_to_ids([tiny.end, tiny.pad])
     model.generation_config.eos_token_id = [end, pad]
     model.generation_config.pad_token_id = pad

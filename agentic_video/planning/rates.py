@@ -45,7 +45,7 @@ class Depth:
 
 
 @dataclass(frozen=True)
-class Turn:
+class MeasuredTurn:
     """A turn of parallel episodes; ``old_tokens`` are those before it."""
 
     new_images: Natural
@@ -64,7 +64,7 @@ class Batch:
 
 RESULTS: Mapping[str, tuple[str, Any]] = {
     "actor": ("depths", Annotated[list[Depth], Field(min_length=1)]),
-    "vllm": ("turns", Annotated[list[Turn], Field(min_length=2)]),
+    "vllm": ("turns", Annotated[list[MeasuredTurn], Field(min_length=2)]),
     "encoder": ("batches", Annotated[list[Batch], Field(min_length=1)]),
     "toyworld": ("step_seconds", Annotated[list[Above0], Field(min_length=2)]),
 }
@@ -225,7 +225,7 @@ def actor_work(parameters: Parameters, depth: Depth) -> Work:
     return passed + optimizer(shape, precision)
 
 
-def turn_work(parameters: Parameters, turns: list[Turn], number: int) -> tuple[float, float]:
+def turn_work(parameters: Parameters, turns: list[MeasuredTurn], number: int) -> tuple[float, float]:
     """(operations of prompts, least bytes that replies read) of an engine in a turn of a cell ``vllm``.
 
     A turn's first prompt tokens come from the prefix cache; replies are as long as that of the first turn.

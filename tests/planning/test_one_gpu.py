@@ -14,9 +14,9 @@ from agentic_video.planning.job import Machines, RunSpec, job_of
 from agentic_video.planning.plan import update_moments
 from agentic_video.planning.rates import (
     Depth,
+    MeasuredTurn,
     Parameters,
     Rate,
-    Turn,
     actor_work,
     shipped,
     shipped_rates,
@@ -127,7 +127,7 @@ def test_seconds_that_were_measured_are_planned(run: int, name: str, ratio: floa
         depth = Depth(**result["depths"][number])
         assert rates.seconds(actor_work(parameters, depth)) / depth.seconds == pytest.approx(ratio, abs=0.01)
     else:
-        turns = [Turn(**turn) for turn in result["turns"]]
+        turns = [MeasuredTurn(**turn) for turn in result["turns"]]
         prompts, replies = turn_work(parameters, turns, number)
         planned = prompts / rates.engine.value + replies / memory_rate
         assert planned / turns[number].slowest == pytest.approx(ratio, abs=0.01)

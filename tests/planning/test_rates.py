@@ -8,9 +8,9 @@ import pytest
 
 from agentic_video.planning.rates import (
     Depth,
+    MeasuredTurn,
     Parameters,
     Rates,
-    Turn,
     actor_work,
     encoder_operations,
     rates_in,
@@ -139,7 +139,7 @@ def test_shipped_figures_are_the_pages() -> None:
 
 
 def test_turns_after_the_first_compute_what_is_new() -> None:
-    checked = [Turn(**one) for one in (turn(1000, 0, 0.0, 2.0), turn(1700, 1100, 0.5, 3.0))]
+    checked = [MeasuredTurn(**one) for one in (turn(1000, 0, 0.0, 2.0), turn(1700, 1100, 0.5, 3.0))]
     (first, _), (second, _) = (turn_work(Parameters("qwen2.5-vl-7b"), checked, number) for number in (0, 1))
     tower = 2 * 4 * 512 * 32 * 19_702_200
     each = 2 * 28 * 233_057_792

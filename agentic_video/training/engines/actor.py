@@ -96,7 +96,8 @@ class VideoEngine(FSDPEngineWithLMHead):
 
     def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
         self._hides = self._draws.random() < self.hidden_probability
-        if "advantages" in data.keys():  # noqa: SIM118 (a TensorDict)
+        is_policy = "advantages" in data.keys()  # noqa: SIM118 (a TensorDict)
+        if is_policy:
             rank = self.get_data_parallel_rank()
             tokens = prepare_means(data, self._gathered(trained_rows(data, rank)), rank)
             loss_function = over_episodes(loss_function, tokens, self.get_data_parallel_size())
@@ -104,7 +105,8 @@ class VideoEngine(FSDPEngineWithLMHead):
             output = super().train_batch(data, loss_function)
         finally:
             self._hides = False
-        output["metrics"][WAITED] = [shared_pixels().waited]  # a list, as of micro-batches
+        if is_policy:  # SFT logs metrics as they are
+            output["metrics"][WAITED] = [shared_pixels().waited]  # a list, as of micro-batches
         return output
 
     def forward_backward_batch(self, *args: Any, **named: Any) -> Any:

@@ -118,7 +118,7 @@ class Actor:
             shown = [[Frame(at, float(at), image) for at, image in enumerate(episode.images)] for episode in episodes]
         for episode, visuals in zip(episodes, shown, strict=True):
             ids = torch.tensor(episode.ids, dtype=torch.int64)
-            of = self._by_reference if isinstance(visuals[0], ImageRef) else model_inputs
+            of = self._by_reference if any(isinstance(visual, ImageRef) for visual in visuals) else model_inputs
             positions, inputs = of(self.processor, ids, visuals)
             rows["position_ids"].append(positions)
             rows["multi_modal_inputs"].append(inputs)

@@ -106,8 +106,8 @@ def patchify_cells() -> list[Cell]:
     each: Mapping[str, Mapping[str, Any]] = {
         "qwen2.5": {"model": "tiny", "images": [64, 128]},
         "qwen3": {"model": "tiny-qwen3_vl", "images": [64, 128]},
-        "qwen2.5-640x360": {"model": "tiny", "images": [64], "size": [640, 360]},
-        "qwen3-288x160": {"model": "tiny-qwen3_vl", "images": [64], "size": [288, 160]},
+        "640x360-qwen2.5": {"model": "tiny", "images": [64], "size": [640, 360]},
+        "288x160-qwen3": {"model": "tiny-qwen3_vl", "images": [64], "size": [288, 160]},
     }
     return [Cell(f"patchify-{name}", measure.patchify_frames, keys, equal_patches) for name, keys in each.items()]
 
@@ -132,8 +132,8 @@ FIRST: Mapping[str, str] = {
     "agreement-woken-qwen3_vl-bfloat16": "the same against the actor: a first step may agree and all later ones not",
     "agreement-woken-bfloat16": "Qwen2.5-VL likewise: if it differs, run with rollout.free_cache_engine=False",
     "sleep-tiny-lora": "an adapter after waking: if it is lost, LoRA runs need free_cache_engine=False",
-    "patchify-qwen2.5-640x360": "if patches differ, the trainer must make them on the CPU",
-    "patchify-qwen3-288x160": "the same for Qwen3-VL, whose processor enlarges small frames",
+    "patchify-640x360-qwen2.5": "if patches differ, the trainer must make them on the CPU",
+    "patchify-288x160-qwen3": "the same for Qwen3-VL, whose processor enlarges small frames",
     "pixels-7b-24k": "above 2 %: look at perf/wait_pixels_s before booking more GPUs",
     "actor-7b-52k-fused": "whether VideoZoomer's longest micro-batch fits, and at how many tokens a second",
 }

@@ -29,9 +29,10 @@ _RESIZING_BYTES = 7
 MAX_UNCONVERTED = 8
 """Most decoded pictures of one decoder that wait to become RGB; each holds the decoder's memory."""
 
-DECODED_PIXELS_A_SECOND, OPENED_BYTES_A_SECOND = 1e8, 1e7
-"""What the slowest decoder of a busy node surely does: a tenth of what one does alone with HEVC (docs/performance.md),
-and a network disk that many read. Requests get that much time beyond ``frame_store.time_limit``, ..."""
+DECODED_PIXELS_A_SECOND, OPENED_BYTES_A_SECOND = 2.5e7, 1e7
+"""What the slowest decoder of a busy node surely does: a fortieth of what one does alone with HEVC
+(docs/performance.md), and a network disk that many read. Requests get that much time beyond
+``frame_store.time_limit``, ..."""
 MOST_TIMES_LIMIT = 20
 """... but no more than so many times that limit: a video may claim any number of packets."""
 

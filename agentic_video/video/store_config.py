@@ -24,7 +24,7 @@ class StoreConfig:
         max_bytes: Most bytes of decoded frames that are kept; auto: a 16th of the memory of the store's machine, from 2
             to 32 GiB. What is handed out lies in Ray's object store too, for as long as it is used.
         time_limit: Seconds that one request may keep a decoder busy, beyond one for each 10 MB of a file that is opened
-            and each 100 million pixels that are decoded.
+            and each 25 million pixels that are decoded.
         workers: Decoders that run at the same time; auto: half of the processors of the store's machine, from 4 to 32.
         max_readers: Open but idle readers that are kept.
         backend: Reader backend, ``pyav`` or ``decord``.

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,16 +110,21 @@ class Actor:
         import torch
         from verl.utils import tensordict_utils as tu
 
-        from agentic_video.training.inputs.model_inputs import model_inputs
+        from agentic_video.training.inputs.model_inputs import model_inputs, reference_inputs
+        from agentic_video.training.inputs.references import SequenceImages
         from agentic_video.types.frame import Frame, ImageRef
+        from agentic_video.video.store_config import StoreConfig
 
         rows: dict[str, list[Any]] = {"position_ids": [], "multi_modal_inputs": []}
         if shown is None:
             shown = [[Frame(at, float(at), image) for at, image in enumerate(episode.images)] for episode in episodes]
         for episode, visuals in zip(episodes, shown, strict=True):
             ids = torch.tensor(episode.ids, dtype=torch.int64)
-            of = self._by_reference if any(isinstance(visual, ImageRef) for visual in visuals) else model_inputs
-            positions, inputs = of(self.processor, ids, visuals)
+            if any(isinstance(visual, ImageRef) for visual in visuals):  # they stay in a frame store
+                images = SequenceImages(tuple(visuals), StoreConfig())
+                positions, inputs = reference_inputs(self.processor, ids, images)
+            else:
+                positions, inputs = model_inputs(self.processor, ids, visuals)
             rows["position_ids"].append(positions)
             rows["multi_modal_inputs"].append(inputs)
         fields = {
@@ -137,18 +142,6 @@ class Actor:
         }
         nested["position_ids"] = tu.nested_tensor_from_tensor_list(rows["position_ids"], ragged_idx=2)
         return tu.get_tensordict({**nested, "multi_modal_inputs": rows["multi_modal_inputs"]})
-
-    @staticmethod
-    def _by_reference(processor: Any, ids: Any, refs: Sequence[Any]) -> tuple[Any, Mapping[str, Any]]:
-        """Positions and inputs of a sequence whose images stay in a frame store, as an agent-loop worker makes them."""
-        from agentic_video.families.registry import family_of
-        from agentic_video.training.inputs.references import IMAGES, SequenceImages
-        from agentic_video.video.store_config import StoreConfig
-
-        family = family_of(processor)
-        sizes = family.sizes(processor, refs)
-        packed = SequenceImages(tuple(refs), StoreConfig()).pack()
-        return family.positions(processor, ids, sizes), {**sizes, IMAGES: packed}
 
     def log_probs(self, batch: Any) -> list[Any]:
         """Score each response as ``trainer_base.py:1658`` does: one tensor of shape (response,) a sequence."""

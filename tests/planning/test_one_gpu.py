@@ -25,7 +25,7 @@ from agentic_video.planning.rates import (
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.units import GIB
 from benchmarks.gpu.actor import ActorSetting
-from tests.config.configs import composed, set_environment
+from tests.config.configs import composed
 
 SEVEN, EIGHT = "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-VL-8B-Instruct"
 CELLS = [
@@ -35,11 +35,6 @@ CELLS = [
     (SEVEN, 2, 24_576, 128, 0, 25.0, 43.1, "at a decoder layer"),
     (EIGHT, 4, 24_576, 128, 64, 5.0, 13.5, "at a decoder layer"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
 
 
 def cell(model: str, layers: int, tokens: int, images: int, rank: int) -> RunSpec:

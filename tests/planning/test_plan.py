@@ -8,7 +8,7 @@ from agentic_video.planning.job import PICTURE_CACHE
 from agentic_video.planning.plan import engine_of, gpu_phases, make_plan, mended, update_phase
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.units import GIB
-from tests.config.configs import SYSTEMS, set_environment
+from tests.config.configs import SYSTEMS
 from tests.planning.plans import plan
 
 UNFUSED = "actor_rollout_ref.model.use_fused_kernels=False"
@@ -33,11 +33,6 @@ OWN_GPUS = {
     "videoo3": 8,
 }
 """What the papers trained on."""
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
 
 
 # ParaVT's update of 7 questions of 8 rollouts can't be shared by 16

@@ -5,13 +5,8 @@ from omegaconf import OmegaConf
 
 from agentic_video.planning.report import plan_summary, text_of, values_of
 from agentic_video.utils.units import GIB
-from tests.config.configs import composed, set_environment
+from tests.config.configs import composed
 from tests.planning.plans import plan
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
 
 
 def test_text_has_every_part_and_the_verdict_last() -> None:

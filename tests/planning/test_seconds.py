@@ -11,7 +11,6 @@ from agentic_video.planning import seconds
 from agentic_video.planning.job import RunSpec
 from agentic_video.planning.plan import engine_of
 from agentic_video.planning.rates import Codec, Rate, Rates, shipped_rates
-from tests.config.configs import set_environment
 from tests.planning.plans import plan
 
 LAYER, HEAD, TOWER = 233_057_792, 152_064 * 3584, 32 * 19_702_200
@@ -19,18 +18,6 @@ OWN = 15_320 - 64 * 140 - 2000
 """Tokens of an episode that its group doesn't share."""
 SLOW = Rates(*(Rate(value, "measured", "") for value in (4e14, 2e14, 4e12, 2e14, 4e13, 2e10, 1e10, 0.2)))
 FSDP = "actor_rollout_ref.actor.fsdp_config"
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def job() -> RunSpec:
-    with pytest.MonkeyPatch.context() as patch:
-        set_environment(patch)
-        return plan("videozoomer", 16).job
 
 
 def trained(job: RunSpec) -> dict[str, float]:

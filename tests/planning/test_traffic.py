@@ -19,23 +19,10 @@ from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
 from agentic_video.utils.units import GIB
 from agentic_video.video.store_config import StoreConfig
-from tests.config.configs import set_environment
 from tests.planning.plans import plan
 
 FRAME = 3 * 448 * 224
 PATCHES = 512 * 1176 * 4
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def job() -> RunSpec:
-    with pytest.MonkeyPatch.context() as patch:
-        set_environment(patch)
-        return plan("videozoomer", 16).job
 
 
 def moved(job: RunSpec) -> dict[str, float]:

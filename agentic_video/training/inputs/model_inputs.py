@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from agentic_video.families.registry import family_of
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual, frames_of
 
@@ -39,6 +40,13 @@ def model_inputs(
     sizes = family.sizes(processor, shown)
     made = family.joined([pixels[visual.key] for visual in shown])
     return family.positions(processor, ids, sizes), {**made, **sizes}
+
+
+def reference_inputs(processor: Any, ids: torch.Tensor, images: SequenceImages) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Positions and inputs of one sequence whose images and clips travel as references; no inputs without any."""
+    family = family_of(processor)
+    sizes = family.sizes(processor, images.refs)
+    return family.positions(processor, ids, sizes), {**sizes, IMAGES: images.pack()} if images.refs else {}
 
 
 def raw_visuals(shown: Sequence[Visual]) -> dict[str, torch.Tensor]:

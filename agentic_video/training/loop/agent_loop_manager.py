@@ -25,6 +25,7 @@ from agentic_video.config.settings import settings_of
 from agentic_video.families.registry import family_of
 from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
+from agentic_video.training.inputs.model_inputs import reference_inputs
 from agentic_video.training.inputs.references import IMAGES
 from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
 from agentic_video.training.loop.outputs import FAILURE, UNTRAINED, key_of
@@ -106,12 +107,9 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""
-        images = output.multi_modal_data[IMAGES]
-        family = family_of(self.processor)
-        sizes = family.sizes(self.processor, images.refs)
         ids = torch.tensor([*output.prompt_ids, *output.response_ids])
-        positions = {POSITIONS: family.positions(self.processor, ids, sizes)}
-        return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions
+        positions, inputs = reference_inputs(self.processor, ids, output.multi_modal_data[IMAGES])
+        return {**inputs, POSITIONS: positions}
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         # The last output holds the trajectory. verl would pad all outputs to one batch, which fails on position ids of

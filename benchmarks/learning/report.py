@@ -235,17 +235,17 @@ def draw(results: Sequence[Result], system: str, file: Path) -> bool:
     """Draw reward, calls and frames by GRPO step: a line for each variant, its mean over seeds; False without any."""
     variants = dict.fromkeys(result["variant"] for result in results if result["system"] == system)
     found = {variant: of(results, system, variant) for variant in variants if not variant.startswith(SEARCH)}
-    return _draw(found, "curves", PICTURED, f"{system}, mean over seeds", file)
+    return draw_lines(found, "curves", PICTURED, f"{system}, mean over seeds", file)
 
 
 def draw_search(results: Sequence[Result], file: Path) -> bool:
     """Draw how the systems learn to search, by GRPO step: a line for each, its mean over seeds; False without any."""
     systems = dict.fromkeys(result["system"] for result in results if result["variant"] == SEARCH)
     found = {system: of(results, system, SEARCH) for system in systems}
-    return _draw(found, "searched", SEARCHED, "sampled training episodes, mean over seeds", file)
+    return draw_lines(found, "searched", SEARCHED, "sampled training episodes, mean over seeds", file)
 
 
-def _draw(
+def draw_lines(
     lines: Mapping[str, Sequence[Result]], curves: str, titles: Mapping[str, str], title: str, file: Path
 ) -> bool:
     """Draw a panel for each key of the results' curves, with a line for each name; False without any."""
@@ -321,17 +321,22 @@ def write_report(out: Path) -> str:
     return text
 
 
-def publish(out: Path, docs: Path) -> None:
-    """Put finished results into ``learning.json``, ``learning.md`` (after its marker) and the PNGs of a folder.
+def merged(file: Path, out: Path) -> list[dict[str, Any]]:
+    """Put finished results into a JSON file; return all of it.
 
-    Results of ``learning.json`` whose cell isn't in ``out`` stay: they were made elsewhere.
+    Results of the file whose cell isn't in ``out`` stay: they were made elsewhere.
     """
-    file = docs / "learning.json"
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    merged = {each["cell"]: each for each in known}
-    merged |= {each["cell"]: {key: each[key] for key in each if key != "checkpoint"} for each in finished(out)}
-    results = [merged[name] for name in sorted(merged)]
+    by_cell = {each["cell"]: each for each in known}
+    by_cell |= {each["cell"]: {key: each[key] for key in each if key != "checkpoint"} for each in finished(out)}
+    results = [by_cell[name] for name in sorted(by_cell)]
     file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+    return results
+
+
+def publish(out: Path, docs: Path) -> None:
+    """Put finished results into ``learning.json``, ``learning.md`` (after its marker) and the PNGs of a folder."""
+    results = merged(docs / "learning.json", out)
     pictures = []
     for system in dict.fromkeys(each["system"] for each in results):
         if draw(results, system, docs / f"learning-{system}.png"):

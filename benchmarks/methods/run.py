@@ -1,0 +1,157 @@
+"""Does a method of training find search sooner than GRPO does? One command a method, some minutes a seed.
+
+    python -m benchmarks.methods.run grpo
+    python -m benchmarks.methods.run gspo
+    python -m benchmarks.methods.run mine actor_rollout_ref.model.external_lib=my_losses \\
+        actor_rollout_ref.actor.policy_loss.loss_mode=mine
+    python -m benchmarks.methods.run --publish docs
+
+VideoZoomer's laptop job in the world that must be searched (``+profile=search``): each method gets the same cold
+starts, questions and number of steps. A seed is a world, a cold start and a training of its own. What is finished
+stays: stop it when you like, and the same command continues. Without a method it only writes the table and the curves
+of what is there.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentic_video.config.compose import METHOD
+from agentic_video.config.overrides import quoted
+from agentic_video.launch.toyworld import build_toyworld
+from agentic_video.report.metrics import read_metrics, series
+from agentic_video.utils.environment import LAPTOP_ENV
+from agentic_video.utils.errors import SetupError
+from benchmarks.learning.cells import SEARCH
+from benchmarks.learning.run import (
+    BOTH,
+    LAST,
+    REPOSITORY,
+    CellError,
+    measure,
+    once,
+    recipe_of,
+    searched_by_step,
+    train,
+    world_overrides,
+)
+from benchmarks.methods.report import PLAIN, publish, write_report
+
+SYSTEM = "videozoomer"
+QUESTIONS, UPDATES = 12, 2
+STEPS = 20
+BUDGET = (
+    f"data.train_batch_size={QUESTIONS}",
+    f"actor_rollout_ref.actor.ppo_mini_batch_size={QUESTIONS // UPDATES}",
+    f"trainer.total_training_steps={STEPS}",
+    f"trainer.save_freq={LAST}",
+    *("trainer.val_before_train=False", "trainer.test_freq=-1"),
+)
+"""What is the same for all methods: half of the profile's questions a step, half of its steps."""
+
+METHODS: dict[str, tuple[str, ...]] = {
+    PLAIN: (),
+    "no_refills": ("algorithm.filter_groups.enable=False",),
+    **{
+        file.stem: (f"{METHOD}{file.stem}",)
+        for file in sorted((REPOSITORY / "agentic_video" / "config" / "method").glob("*.yaml"))
+        if file.stem != "distillation"  # from a teacher, not from rewards
+    },
+}
+"""Overrides by name: GRPO as the profile has it, without replacing groups that teach nothing, and each ``+method=``."""
+
+
+def cold_start(seed: int, out: Path) -> dict[str, Any]:
+    """The checkpoint that each method starts from on a seed, and its figures."""
+    folder = out / "starts" / str(seed)
+    world = [SEARCH, *world_overrides(seed)]
+    start: dict[str, Any] = once(
+        folder / "start.json", lambda: {"model": build_toyworld(recipe_of(SYSTEM), world)["model"]}
+    )
+    return {"model": start["model"], "before": held_out(Path(start["model"]), world, folder)}
+
+
+def held_out(model: Path, world: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Figures of a checkpoint on the held-out questions, sampled and greedy."""
+    return {
+        name: once(
+            folder / f"{name}.json",
+            lambda name=name, temperature=temperature: measure(SYSTEM, model, world, folder / name, temperature),
+        )
+        for name, temperature in BOTH.items()
+    }
+
+
+def run_cell(method: str, overrides: Sequence[str], seed: int, out: Path) -> dict[str, Any]:
+    """Train with a method on one seed, and measure what came of it."""
+    start, folder = cold_start(seed, out), out / "cells" / f"{method}-{seed}"
+    world = [SEARCH, *world_overrides(seed)]
+
+    def trained() -> dict[str, Any]:
+        model = f"actor_rollout_ref.model.path={quoted(start['model'])}"
+        ended, checkpoint, seconds = train(
+            "grpo", SYSTEM, [*world, *BUDGET, f"data.seed={seed}", model, *overrides], folder
+        )
+        steps, replaced = series(read_metrics(ended), "training/filter_groups/evicted_samples")
+        return {
+            "checkpoint": str(checkpoint),
+            "seconds": seconds,
+            "replaced": sum(replaced) / QUESTIONS / len(steps) if steps else 0.0,
+            "searched": searched_by_step(ended),
+        }
+
+    result: dict[str, Any] = {
+        "cell": folder.name,
+        "method": method,
+        "seed": seed,
+        "steps": STEPS,
+        "overrides": list(overrides),
+    }
+    result |= once(folder / "grpo.json", trained)
+    after = held_out(Path(result["checkpoint"]), world, folder)
+    return {**result, "before": start["before"], "after": after}
+
+
+def run_method(method: str, overrides: Sequence[str], seeds: Sequence[int], out: Path) -> int:
+    """Run a method's seeds that aren't finished; return how many failed."""
+    failed = 0
+    for seed in seeds:
+        print(f"{time.strftime('%H:%M:%S')} {method}-{seed}", flush=True)
+        try:
+            once(
+                out / "cells" / f"{method}-{seed}" / "result.json",
+                lambda seed=seed: run_cell(method, overrides, seed, out),
+            )
+        except (CellError, SetupError) as error:
+            failed += 1
+            print(f"  failed: {error}", flush=True)
+    return failed
+
+
+def main() -> int:
+    """Command line; 1 if a seed failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("method", nargs="?", help=f"{', '.join(METHODS)}, or a new name with its overrides")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="the recipe's overrides of a new method")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--out", type=Path, default=Path("outputs/methods"), help="%(default)s")
+    parser.add_argument("--publish", type=Path, metavar="DOCS", help="put the results into this folder's methods.md")
+    arguments = parser.parse_intermixed_args()
+    method: str | None = arguments.method
+    if method is not None and (method in METHODS) == bool(arguments.overrides):
+        parser.error(f"{method}: one of {', '.join(METHODS)}, or another name with KEY=VALUE")
+    out: Path = arguments.out.resolve()
+    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": str(REPOSITORY)})
+    failed = run_method(method, arguments.overrides or METHODS[method], arguments.seeds, out) if method else 0
+    print(write_report(out))
+    if arguments.publish:
+        publish(out, arguments.publish)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

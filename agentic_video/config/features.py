@@ -333,6 +333,12 @@ RULES_OF_GRPO = (
         {f"{ROLLOUT}.name": _is("sglang")},
     ),
     Rule(
+        "agentic_video.teacher_view",
+        bool,
+        "there is no teacher; set distillation.enabled=True",
+        {"distillation.enabled": lambda value: not value},
+    ),
+    Rule(
         f"{ROLLOUT}.agent.default_agent_loop",
         _is(*VERL_LOOPS),
         "{value} is verl's own, which shows a question without its video; set video_agent",

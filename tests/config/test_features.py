@@ -134,6 +134,7 @@ REWARD_MODEL = "reward.reward_model.enable=True"
         (CLUSTER, [f"{ROLLOUT}.name=sglang", VIDEO], ""),
         (CLUSTER, [f"{ROLLOUT}.name=sglang", f"{ROLLOUT}.skip_tokenizer_init=False", "distillation.enabled=True"], ""),
         (CLUSTER, [f"{ROLLOUT}.name=sglang", f"{ROLLOUT}.full_determinism=True"], ""),
+        (LAPTOP, ["agentic_video.teacher_view={overview_max_frames: 6}"], "agentic_video.teacher_view"),
         (CLUSTER, [VIDEO, f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.video=0"], ""),
         (CLUSTER, ["+data.mm_processor_kwargs.max_pixels=50176"], "data.mm_processor_kwargs"),
         (CLUSTER, [f"+{PROCESSOR}={{min_pixels: 784, max_pixels: 50176}}"], PROCESSOR),

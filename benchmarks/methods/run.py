@@ -53,11 +53,13 @@ BUDGET = (
 )
 """What is the same for all methods: half of the profile's questions a step, half of its steps."""
 
+# Dr. GRPO divides by a constant: an episode's own words here. By the longest response, mostly frames, it stands still.
+_DR_GRPO = ("actor_rollout_ref.actor.loss_scale_factor=40",)
 METHODS: dict[str, tuple[str, ...]] = {
     PLAIN: (),
     "no_refills": ("algorithm.filter_groups.enable=False",),
     **{
-        file.stem: (f"{METHOD}{file.stem}",)
+        file.stem: (f"{METHOD}{file.stem}", *(_DR_GRPO if file.stem == "dr_grpo" else ()))
         for file in sorted((REPOSITORY / "agentic_video" / "config" / "method").glob("*.yaml"))
         if file.stem != "distillation"  # from a teacher, not from rewards
     },
@@ -145,7 +147,8 @@ def main() -> int:
     if method is not None and (method in METHODS) == bool(arguments.overrides):
         parser.error(f"{method}: one of {', '.join(METHODS)}, or another name with KEY=VALUE")
     out: Path = arguments.out.resolve()
-    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": str(REPOSITORY)})
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": path})
     failed = run_method(method, arguments.overrides or METHODS[method], arguments.seeds, out) if method else 0
     print(write_report(out))
     if arguments.publish:

@@ -87,9 +87,7 @@ EXECUTED = {
     "bash recipes/videozoomer/run_grpo.sh --profile laptop +method=gspo": (
         "tests/e2e/test_methods_laptop.py::test_three_steps"
     ),
-    "bash recipes/videozoomer/run_grpo.sh --profile laptop +method=distillation": (
-        "tests/e2e/test_methods_laptop.py::test_three_steps"
-    ),
+    "bash recipes/videozoomer/run_grpo.sh --profile laptop +method=distillation": "tests/e2e/test_distillation.py",
 }
 """Commands of blocks without a title, and the test that runs each."""
 QUICK = [command for command, test in EXECUTED.items() if test == HERE]

@@ -25,7 +25,7 @@ from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, templa
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.needs import Grader, check_needs
 from agentic_video.types.record import MisplacedRowError, RecordError, each_record, rows_instead
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import RowError, VideoQA, is_url
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
 
@@ -353,7 +353,12 @@ def _require_file(variable: str, file: str) -> None:
     if os.path.isfile(file):
         return
     parts = re.split(r"[\s:;]+", file)
-    if os.path.isdir(file):
+    if is_url(file):
+        what = (
+            "videos may lie behind a URL, rows are read from files here: "
+            f"agentic-video convert conversations --source {file} --out rows.parquet, or download the file"
+        )
+    elif os.path.isdir(file):
         what = "a folder: name the files in it, separated by commas"
     elif len(parts) > 1 and any(os.path.isfile(os.path.expanduser(part)) for part in parts):
         what = "no such file: separate files by commas"

@@ -336,6 +336,7 @@ def test_a_name_that_is_no_file_has_its_remedy(stage: Stage, tmp_path: Path) -> 
         (f"{rows}:{rows}l", "separate files by commas"),
         (f"{tmp_path}/*.jsonl", "pattern"),
         (f"{tmp_path}/none.jsonl", "no such file"),
+        ("hf://datasets/a/b/train.parquet", "convert conversations"),
     ):
         inputs = named_inputs(stage, [], {"TRAIN_FILES": rows if stage == "grpo" else named, "VAL_FILES": named})
         with pytest.raises(SetupError, match=remedy) as caught:

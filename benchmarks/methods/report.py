@@ -112,13 +112,13 @@ def method_table(results: Sequence[Result]) -> str:
         for kind in ("greedy", "sampled"):
             row.append(interval([result["after"][kind]["accuracy"] for result in found]))
             row.append("" if method == PLAIN else str(gained(results, method, kind) or ""))
-        row.append(f"{1 + statistics.fmean(result['replaced'] for result in found):.1f}")
+        row.append(f"{statistics.fmean(result['played'] for result in found):.1f}")
         row.append(f"{statistics.fmean(result['seconds'] for result in found) / 60:.1f}")
         rows.append(row)
     head = ["method", "seeds", "second look at step", "less GRPO's (s.e.)"]
     for kind in ("greedy", "sampled"):
         head += [f"{kind} %", "less GRPO's (s.e.)"]
-    return table([*head, "questions played", "minutes"], rows, numbers=2)
+    return table([*head, "batches a step", "minutes"], rows, numbers=2)
 
 
 def start_table(results: Sequence[Result]) -> str:

@@ -16,7 +16,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,14 @@ def held_out(model: Path, world: Sequence[str], folder: Path) -> dict[str, Any]:
     }
 
 
+def batches_played(metrics: Mapping[int, Mapping[str, float]]) -> float:
+    """Batches of questions that a step played: its own, those that were replaced and those that came too late."""
+    more = sum(
+        sum(series(metrics, f"training/filter_groups/{kind}_samples")[1]) for kind in ("evicted", "discarded_surplus")
+    )
+    return 1 + more / QUESTIONS / len(metrics)
+
+
 def run_cell(method: str, overrides: Sequence[str], seed: int, out: Path) -> dict[str, Any]:
     """Train with a method on one seed, and measure what came of it."""
     start, folder = cold_start(seed, out), out / "cells" / f"{method}-{seed}"
@@ -98,11 +106,10 @@ def run_cell(method: str, overrides: Sequence[str], seed: int, out: Path) -> dic
         ended, checkpoint, seconds = train(
             "grpo", SYSTEM, [*world, *BUDGET, f"data.seed={seed}", model, *overrides], folder
         )
-        steps, replaced = series(read_metrics(ended), "training/filter_groups/evicted_samples")
         return {
             "checkpoint": str(checkpoint),
             "seconds": seconds,
-            "replaced": sum(replaced) / QUESTIONS / len(steps) if steps else 0.0,
+            "played": batches_played(read_metrics(ended)),
             "searched": searched_by_step(ended),
         }
 

@@ -74,6 +74,13 @@ def test_all_methods_start_from_one_checkpoint(tmp_path: Path, monkeypatch: pyte
         assert model in values_of(plain[1:]) and [*plain, *METHODS[method]] == overrides
 
 
+def test_what_a_step_played_by_hand() -> None:
+    kinds = [f"training/filter_groups/{kind}_samples" for kind in ("evicted", "discarded_surplus")]
+    metrics = {1: {kinds[0]: 9.0, kinds[1]: 3.0}, 2: {kinds[0]: 6.0, kinds[1]: 0.0}}
+    # 12 and 6 questions more than two batches of 12
+    assert run.batches_played(metrics) == 1.75 and run.batches_played({1: {}}) == 1.0
+
+
 def result(method: str, seed: int, again: list[float], answers: list[int], **more: Any) -> dict[str, Any]:
     figures = {"accuracy": sum(answers) / len(answers), "answers": answers}
     curve = [list(range(1, len(again) + 1)), again]
@@ -83,7 +90,7 @@ def result(method: str, seed: int, again: list[float], answers: list[int], **mor
         "seed": seed,
         "steps": 20,
         "seconds": 90.0,
-        "replaced": 0.5,
+        "played": 1.5,
         "searched": dict.fromkeys(report.SEARCHED, curve),
         "before": {"greedy": figures, "sampled": figures},
         "after": {"greedy": figures, "sampled": figures},

@@ -58,13 +58,15 @@ _DR_GRPO = ("actor_rollout_ref.actor.loss_scale_factor=40",)
 METHODS: dict[str, tuple[str, ...]] = {
     PLAIN: (),
     "no_refills": ("algorithm.filter_groups.enable=False",),
+    "no_kl": ("actor_rollout_ref.actor.use_kl_loss=False",),
     **{
         file.stem: (f"{METHOD}{file.stem}", *(_DR_GRPO if file.stem == "dr_grpo" else ()))
         for file in sorted((REPOSITORY / "agentic_video" / "config" / "method").glob("*.yaml"))
         if file.stem != "distillation"  # from a teacher, not from rewards
     },
 }
-"""Overrides by name: GRPO as the profile has it, without replacing groups that teach nothing, and each ``+method=``."""
+"""Overrides by name: GRPO as the profile has it, without replacing groups that teach nothing, and without its KL penalty;
+each ``+method=``."""
 
 
 def cold_start(seed: int, out: Path) -> dict[str, Any]:

@@ -65,8 +65,8 @@ METHODS: dict[str, tuple[str, ...]] = {
         if file.stem != "distillation"  # from a teacher, not from rewards
     },
 }
-"""Overrides by name: GRPO as the profile has it, without replacing groups that teach nothing, and without its KL penalty;
-each ``+method=``."""
+"""Overrides by name: GRPO as the profile has it, the same without a part (refills of groups that teach nothing, the KL
+penalty), and each ``+method=``."""
 
 
 def cold_start(seed: int, out: Path) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Three steps of VideoZoomer's laptop job with each algorithm by name; FrameMind's, whose turns are sequences."""
+"""Three steps of the laptop job with algorithms by name: VideoZoomer's with each.
+
+FrameMind's turns are sequences, and some of Video-o3's ends aren't trained on.
+"""
 
 from pathlib import Path
 
@@ -36,6 +39,6 @@ def test_three_steps(method: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["gmpo", "rloo"])
-def test_rollouts_of_several_sequences_and_untrained_ends(method: str, tmp_path: Path) -> None:
-    ends = "agentic_video.system.untrained_ends=[illegal,turn_limit]"
-    three_steps(f"bash recipes/framemind/run_grpo.sh --profile laptop +method={method}", tmp_path, ends)
+@pytest.mark.parametrize("system", ["framemind", "videoo3"])
+def test_rollouts_of_several_sequences_and_untrained_ends(system: str, method: str, tmp_path: Path) -> None:
+    three_steps(f"bash recipes/{system}/run_grpo.sh --profile laptop +method={method}", tmp_path)

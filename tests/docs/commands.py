@@ -61,9 +61,9 @@ def blocks() -> Iterator[Block]:
             yield Block(name_of(page), before.count("\n") + 1, title[1] or "", found[3], shown)
 
 
-def listing_with(function: str) -> str:
-    """The listing of docs/extending.md that defines a function."""
-    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
+def listing_with(function: str, name: str = "extending.md") -> str:
+    """The listing of a page that defines a function."""
+    page = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
     listings = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (found,) = [listing for listing in listings if f"\ndef {function}(" in listing]
     return str(found)

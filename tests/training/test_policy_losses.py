@@ -10,10 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import ActorConfig
 
 from tests.config.configs import ENVIRONMENT, composed
+from tests.docs.commands import listing_with
 from tests.training.programs import result_of
 from tests.training.test_loss_means import Row, losses
 
@@ -142,6 +144,21 @@ def test_gmpo_is_a_mean_over_rollouts(ranks: list[list[Row]], micro_batch: int) 
     """However they are cut into sequences and micro-batches."""
     value, _ = losses(ranks, "token-mean", micro_batch, policy_loss={"loss_mode": "geo_mean"})
     assert value == pytest.approx((-exp(0.2) + exp(0.3)) / 2, abs=1e-5)
+
+
+def test_the_pages_own_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_algos, "POLICY_LOSS_REGISTRY", dict(core_algos.POLICY_LOSS_REGISTRY))
+    exec(listing_with("unclipped", "methods.md"), {})
+    own = ActorConfig(strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=1, loss_agg_mode="token-mean")
+    loss, _ = get_policy_loss_fn("unclipped")(
+        old_log_prob=OLD,
+        log_prob=OLD + MOVED,
+        advantages=ADVANTAGES,
+        response_mask=MASK.bool(),
+        loss_agg_mode="token-mean",
+        config=own,
+    )
+    assert float(loss) == pytest.approx((exp(SECOND) - 2 * sum(map(exp, FIRST))) / 4, abs=1e-5)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ BUDGET = (
 )
 """What is the same for all methods: half of the profile's questions a step, half of its steps."""
 
-# Dr. GRPO divides by a constant: an episode's own words here. By the longest response, mostly frames, it stands still.
+# Dr. GRPO divides by a constant: an episode's own tokens here. The longest response, mostly frames, is nine times that.
 _DR_GRPO = ("actor_rollout_ref.actor.loss_scale_factor=40",)
 METHODS: dict[str, tuple[str, ...]] = {
     PLAIN: (),
@@ -130,13 +130,14 @@ def run_cell(method: str, overrides: Sequence[str], seed: int, out: Path) -> dic
 def run_method(method: str, overrides: Sequence[str], seeds: Sequence[int], out: Path) -> int:
     """Run a method's seeds that aren't finished; return how many failed."""
     failed = 0
+    keys = [*BUDGET, *overrides]
     for seed in seeds:
         print(f"{time.strftime('%H:%M:%S')} {method}-{seed}", flush=True)
+        folder = out / "cells" / f"{method}-{seed}"
         try:
-            once(
-                out / "cells" / f"{method}-{seed}" / "result.json",
-                lambda seed=seed: run_cell(method, overrides, seed, out),
-            )
+            if once(folder / "keys.json", lambda: keys) != keys:
+                raise CellError(f"{folder} was begun with other keys: choose another name, or remove the folder")
+            once(folder / "result.json", lambda seed=seed: run_cell(method, overrides, seed, out))
         except (CellError, SetupError) as error:
             failed += 1
             print(f"  failed: {error}", flush=True)

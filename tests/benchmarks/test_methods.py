@@ -49,6 +49,8 @@ def test_a_seed_that_fails_leaves_the_others_and_the_command_goes_on_later(
     assert run.main() == 1
     assert run.main() == 0
     assert begun == [1, 2, 1]  # what is finished isn't made again
+    monkeypatch.setattr("sys.argv", ["run", "mine", "algorithm.gamma=0.9", "--seeds", "1", "--out", str(tmp_path)])
+    assert run.main() == 1 and begun == [1, 2, 1]  # another method of that name
     assert json.loads((tmp_path / "cells" / "mine-2" / "result.json").read_text())["overrides"] == [
         "algorithm.gamma=0.5"
     ]

@@ -12,8 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,36 @@ def once(file: Path, make: Any) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+def held_out(
+    system: str, model: Path, overrides: Sequence[str], folder: Path, temperatures: Mapping[str, float]
+) -> dict[str, Any]:
+    """Figures of a checkpoint on the held-out questions at each temperature, by its name; each is measured once."""
+    return {
+        name: once(
+            folder / f"{name}.json",
+            lambda place=folder / name, temperature=temperature: measure(system, model, overrides, place, temperature),
+        )
+        for name, temperature in temperatures.items()
+    }
+
+
+def attempt(name: str, work: Callable[[], Any]) -> bool:
+    """Do a cell's work; False if it failed, which is printed."""
+    print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
+    try:
+        work()
+    except (CellError, SetupError) as error:
+        print(f"  failed: {error}", flush=True)
+        return False
+    return True
+
+
+def set_environment() -> None:
+    """Variables of all jobs: nothing is fetched, and this repository is imported before what PYTHONPATH names."""
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": path})
+
+
 def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[str], folder: Path) -> list[str]:
     """Sample and label episodes of a cold start in the world that must be searched; return overrides for KTO."""
     data = build_toyworld(recipe_of(system), world)["train"]
@@ -207,16 +238,8 @@ def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
         start["paths"]["kto"], start["seconds"]["KTO"] = kto["path"], kto["seconds"]
     measured = {"sft": SAMPLED_ONLY} if cold_start else dict.fromkeys(start["paths"], BOTH)
     start["stages"] = {
-        stage: {
-            name: once(
-                folder / stage / f"{name}.json",
-                lambda place=folder / stage / name, stage=stage, temperature=temperature: measure(
-                    system, Path(start["paths"][stage]), [*world, *variant.evaluated], place, temperature
-                ),
-            )
-            for name, temperature in kinds.items()
-        }
-        for stage, kinds in measured.items()
+        stage: held_out(system, Path(start["paths"][stage]), [*world, *variant.evaluated], folder / stage, temperatures)
+        for stage, temperatures in measured.items()
     }
     return start
 
@@ -267,15 +290,13 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     }
     result["stages"] = {
         **start["stages"],
-        "grpo": {
-            name: once(
-                folder / f"{name}.json",
-                lambda place=folder / name, temperature=temperature: measure(
-                    variant.system, model, [*world, *evaluated], place, temperature
-                ),
-            )
-            for name, temperature in (BOTH if variant.searched or variant.name == "chain" else SAMPLED_ONLY).items()
-        },
+        "grpo": held_out(
+            variant.system,
+            model,
+            [*world, *evaluated],
+            folder,
+            BOTH if variant.searched or variant.name == "chain" else SAMPLED_ONLY,
+        ),
     }
     result["budgets"] = {
         name: once(
@@ -301,16 +322,12 @@ def main() -> int:
     parser.add_argument("--publish", type=Path, metavar="DOCS", help="put the results into this folder's learning.md")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
-    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": str(REPOSITORY)})
+    set_environment()
     failed = 0
     if not arguments.report:
         for cell in cells(arguments.systems, arguments.seeds, arguments.variants):
-            print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
-            try:
-                once(out / "cells" / cell.name / "result.json", lambda cell=cell: run_cell(cell, out))
-            except (CellError, SetupError) as error:
-                failed += 1
-                print(f"  failed: {error}", flush=True)
+            file = out / "cells" / cell.name / "result.json"
+            failed += not attempt(cell.name, partial(once, file, partial(run_cell, cell, out)))
             write_report(out)
     print(write_report(out))
     if arguments.publish:

@@ -13,10 +13,9 @@ of what is there.
 """
 
 import argparse
-import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,18 @@ from agentic_video.config.compose import METHOD
 from agentic_video.config.overrides import quoted
 from agentic_video.launch.toyworld import build_toyworld
 from agentic_video.report.metrics import read_metrics, series
-from agentic_video.utils.environment import LAPTOP_ENV
-from agentic_video.utils.errors import SetupError
 from benchmarks.learning.cells import SEARCH
 from benchmarks.learning.run import (
     BOTH,
     LAST,
     REPOSITORY,
     CellError,
-    measure,
+    attempt,
+    held_out,
     once,
     recipe_of,
     searched_by_step,
+    set_environment,
     train,
     world_overrides,
 )
@@ -76,18 +75,7 @@ def cold_start(seed: int, out: Path) -> dict[str, Any]:
     start: dict[str, Any] = once(
         folder / "start.json", lambda: {"model": build_toyworld(recipe_of(SYSTEM), world)["model"]}
     )
-    return {"model": start["model"], "before": held_out(Path(start["model"]), world, folder)}
-
-
-def held_out(model: Path, world: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Figures of a checkpoint on the held-out questions, sampled and greedy."""
-    return {
-        name: once(
-            folder / f"{name}.json",
-            lambda name=name, temperature=temperature: measure(SYSTEM, model, world, folder / name, temperature),
-        )
-        for name, temperature in BOTH.items()
-    }
+    return {"model": start["model"], "before": held_out(SYSTEM, Path(start["model"]), world, folder, BOTH)}
 
 
 def batches_played(metrics: Mapping[int, Mapping[str, float]]) -> float:
@@ -123,25 +111,16 @@ def run_cell(method: str, overrides: Sequence[str], seed: int, out: Path) -> dic
         "overrides": list(overrides),
     }
     result |= once(folder / "grpo.json", trained)
-    after = held_out(Path(result["checkpoint"]), world, folder)
+    after = held_out(SYSTEM, Path(result["checkpoint"]), world, folder, BOTH)
     return {**result, "before": start["before"], "after": after}
 
 
-def run_method(method: str, overrides: Sequence[str], seeds: Sequence[int], out: Path) -> int:
-    """Run a method's seeds that aren't finished; return how many failed."""
-    failed = 0
-    keys = [*BUDGET, *overrides]
-    for seed in seeds:
-        print(f"{time.strftime('%H:%M:%S')} {method}-{seed}", flush=True)
-        folder = out / "cells" / f"{method}-{seed}"
-        try:
-            if once(folder / "keys.json", lambda: keys) != keys:
-                raise CellError(f"{folder} was begun with other keys: choose another name, or remove the folder")
-            once(folder / "result.json", lambda seed=seed: run_cell(method, overrides, seed, out))
-        except (CellError, SetupError) as error:
-            failed += 1
-            print(f"  failed: {error}", flush=True)
-    return failed
+def finish(method: str, overrides: Sequence[str], seed: int, out: Path) -> None:
+    """Run a method's seed unless it is finished."""
+    folder, keys = out / "cells" / f"{method}-{seed}", [*BUDGET, *overrides]
+    if once(folder / "keys.json", lambda: keys) != keys:
+        raise CellError(f"{folder} was begun with other keys: choose another name, or remove the folder")
+    once(folder / "result.json", lambda: run_cell(method, overrides, seed, out))
 
 
 def main() -> int:
@@ -157,9 +136,12 @@ def main() -> int:
     if method is not None and (method in METHODS) == bool(arguments.overrides):
         parser.error(f"{method}: one of {', '.join(METHODS)}, or another name with KEY=VALUE")
     out: Path = arguments.out.resolve()
-    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
-    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": path})
-    failed = run_method(method, arguments.overrides or METHODS[method], arguments.seeds, out) if method else 0
+    set_environment()
+    failed = 0
+    if method is not None:
+        overrides = arguments.overrides or METHODS[method]
+        for seed in arguments.seeds:
+            failed += not attempt(f"{method}-{seed}", partial(finish, method, overrides, seed, out))
     print(write_report(out))
     if arguments.publish:
         publish(out, arguments.publish)
